@@ -1,0 +1,176 @@
+// Package oplog is the contract of the ordered log, and a log in memory that keeps it.
+//
+// A log is a dense sequence of rows, each an opaque payload at an index that its writer chose, and at most one
+// current snapshot that stands for all rows up to its index. That is all the engine (package replica) knows of a
+// database, and all a database has to offer. The package knows nothing of what the bytes mean; it is not a queue
+// and gives out no indexes.
+//
+// A new implementation is finished when it passes oplogtest.TestLog.
+package oplog
+
+import (
+	"context"
+	"errors"
+)
+
+// Index is the position of a row in the log. Row 0 is the genesis row, written by Init.
+type Index uint64
+
+// MaxIndex is the highest index a row can have; an append above it ends in ErrExhausted.
+const MaxIndex Index = 1<<55 - 1
+
+// Row is one entry of the log.
+type Row struct {
+	Index   Index
+	Payload []byte // owned by the receiver
+}
+
+// Bounds is what one consistent look at the log found (one transaction, one moment).
+type Bounds struct {
+	Empty    bool         // no row is present; Oldest and Newest are then 0
+	Oldest   Index        // the lowest row present
+	Newest   Index        // the highest row present
+	Snapshot SnapshotInfo // the current snapshot; Snapshot.Parts is 0 where there is none
+	// Authoritative is true if the look was made where writes are decided and after every earlier commit was
+	// visible: never on a standby or a lagging member. Only such a look may prove that a row is missing.
+	Authoritative bool
+}
+
+// SnapshotInfo tells of a stored snapshot.
+type SnapshotInfo struct {
+	Index Index // the last row the snapshot stands for
+	Parts int   // how many parts it is stored in, at least 1
+	Size  int64 // bytes of all parts
+}
+
+// Info tells people what the log is kept in.
+type Info struct {
+	Backend  string   // for example "sqlite 3.54.1"
+	Location string   // without any secret
+	Warnings []string // settings that may lose acknowledged rows, and the like; empty when all is well
+	// MaxPayload is the largest payload in bytes that Append takes here; 0 means no limit below 8 MiB.
+	MaxPayload int
+}
+
+// Log is an ordered log in some database. All methods may be called at once from many goroutines. Every error
+// wraps one of the sentinels of this package or the error of the context; an error of Append that NotApplied does
+// not vouch for means that the outcome is unknown.
+type Log interface {
+	// Init creates the tables where they are missing and writes genesis as row 0. Where a cluster is there
+	// already it changes nothing and returns ErrExists; of several processes that call it at once exactly one
+	// succeeds. Nothing else ever creates a table or a row 0.
+	Init(ctx context.Context, genesis []byte) error
+
+	// Append writes payload at index at. It succeeds only while row at-1 is present and is the newest one, both
+	// decided in the same instant as the write, so that an index whose row was truncated can never be taken
+	// again (Truncate keeps the newest row). ErrConflict: the slot was taken or its predecessor is not there.
+	// Whoever appends must have seen row at-1. When ctx ends the statement is not cancelled on the server;
+	// the outcome is then unknown. The payload is not kept after the call returns, unless the outcome is unknown.
+	Append(ctx context.Context, at Index, payload []byte) error
+
+	// Read returns rows with an index above after, in ascending order, as many as are there and fit into
+	// maxBytes of payload, but at least one if there is one, and at most 4096. Where row after+1 was truncated
+	// or is not visible yet, the answer starts later or is empty: the caller proves density.
+	Read(ctx context.Context, after Index, maxBytes int) ([]Row, error)
+
+	// Newest returns the index of the newest row: no row that was acknowledged before the call is above it.
+	Newest(ctx context.Context) (Index, error)
+
+	// Bounds looks at rows and snapshot in one moment. ErrNoCluster where the tables are missing or empty.
+	Bounds(ctx context.Context) (Bounds, error)
+
+	// Wait returns nil as soon as the log may hold a row above after, or the end of ctx. It may return early
+	// for no reason, and never later than the log's poll interval after such a row became visible.
+	Wait(ctx context.Context, after Index) error
+
+	// CreateSnapshot starts to store a snapshot that stands for all rows up to at.
+	CreateSnapshot(ctx context.Context, at Index) (SnapshotWriter, error)
+
+	// OpenSnapshot opens the current snapshot for reading. ErrNoSnapshot where there is none.
+	OpenSnapshot(ctx context.Context) (SnapshotReader, error)
+
+	// Truncate deletes, in ascending order and in one transaction, at most limit rows with an index below below;
+	// never the newest row, and never one above the index of the stored snapshot, whatever below says. It
+	// returns how many it deleted; 0 means that there is nothing left to do.
+	Truncate(ctx context.Context, below Index, limit int) (int, error)
+
+	// Info describes the database.
+	Info() Info
+
+	// Close releases what the log holds. Calls under way end with ErrClosed or with their own result.
+	Close() error
+}
+
+// MaxPart is the largest part of a snapshot in bytes.
+const MaxPart = 1 << 20
+
+// SnapshotWriter stores one snapshot, part by part, each in a transaction of its own. It is used by one goroutine.
+type SnapshotWriter interface {
+	// WritePart stores the next part, 1 byte to MaxPart bytes. The slice is not kept.
+	WritePart(ctx context.Context, part []byte) error
+	// Commit makes the parts the current snapshot, in one small transaction and only over an older one (or
+	// none), and sweeps the parts of the one before. ErrConflict: one as new or newer is current; nothing changed.
+	Commit(ctx context.Context) error
+	// Abort drops the parts. It does nothing after Commit succeeded.
+	Abort(ctx context.Context) error
+}
+
+// SnapshotReader reads one snapshot. It is used by one goroutine.
+type SnapshotReader interface {
+	Info() SnapshotInfo
+	// ReadPart returns part i, from 0. ErrReplaced: a newer snapshot became current and this one's parts are
+	// going; open again.
+	ReadPart(ctx context.Context, i int) ([]byte, error)
+	Close() error
+}
+
+// What Append and the rest end with. Each implementation maps its database's error codes to these by number,
+// never by text.
+var (
+	// ErrConflict: the slot is taken, its predecessor is not there, or a newer snapshot is current. Not applied.
+	ErrConflict = errors.New("lost the race for the slot")
+	// ErrUnknown: the statement may or may not have taken effect, and may still.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: the database cannot be reached or is busy; nothing was applied. Try again later.
+	ErrUnavailable = errors.New("database unavailable")
+	// ErrFull: there is no room left to store anything. Nothing was applied.
+	ErrFull = errors.New("storage full")
+	// ErrReadOnly: the database refuses writes. Nothing was applied.
+	ErrReadOnly = errors.New("database is read-only")
+	// ErrTooLarge: the payload is above what the database takes. Nothing was applied.
+	ErrTooLarge = errors.New("too large for the database")
+	// ErrDenied: the role lacks a permission. Nothing was applied.
+	ErrDenied = errors.New("permission denied")
+	// ErrNoCluster: no cluster lives here (tables missing, or neither row nor snapshot in them).
+	ErrNoCluster = errors.New("no cluster found")
+	// ErrExists: a cluster lives here already.
+	ErrExists = errors.New("a cluster exists already")
+	// ErrSchema: the database is not one of ours, or its schema is of another version.
+	ErrSchema = errors.New("schema invalid")
+	// ErrCorrupt: the database says that its own storage is damaged.
+	ErrCorrupt = errors.New("database is damaged")
+	// ErrSettings: the database is set up so that it must not be used; the text says which setting.
+	ErrSettings = errors.New("setting refused")
+	// ErrNoSnapshot: there is no snapshot.
+	ErrNoSnapshot = errors.New("no snapshot")
+	// ErrReplaced: the snapshot being read was replaced by a newer one.
+	ErrReplaced = errors.New("snapshot was replaced")
+	// ErrExhausted: the index is above MaxIndex. Nothing was applied.
+	ErrExhausted = errors.New("index space exhausted")
+	// ErrClosed: the log was closed. Nothing was applied.
+	ErrClosed = errors.New("log is closed")
+)
+
+// NotApplied reports whether err vouches that an Append took no effect and never will.
+func NotApplied(err error) bool {
+	if errors.Is(err, ErrUnknown) {
+		return false
+	}
+	for _, e := range []error{ErrConflict, ErrUnavailable, ErrFull, ErrReadOnly, ErrTooLarge, ErrDenied, ErrNoCluster,
+		ErrSchema, ErrCorrupt, ErrSettings, ErrExhausted, ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
