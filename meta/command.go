@@ -28,10 +28,10 @@ type Proposal struct {
 }
 
 // Command is one change of cluster state: one of the command types of this package, by value, and nothing else.
-type Command interface {
-	Kind() Kind
-	isCommand()
-}
+type Command interface{ kind() Kind }
+
+// KindOf returns the kind of c.
+func KindOf(c Command) Kind { return c.kind() }
 
 // Kind numbers the commands. The numbers stand in the log and are never used again for something else.
 type Kind uint8
@@ -227,49 +227,25 @@ type Atomic struct{ Commands []Command }
 // SetFormat raises the format level of the cluster.
 type SetFormat struct{ Level uint64 }
 
-// Kind returns the number of the command.
-func (RegisterNode) Kind() Kind     { return KindRegisterNode }
-func (RenewNode) Kind() Kind        { return KindRenewNode }        // Kind returns the number of the command.
-func (UnregisterNode) Kind() Kind   { return KindUnregisterNode }   // Kind returns the number of the command.
-func (FenceNode) Kind() Kind        { return KindFenceNode }        // Kind returns the number of the command.
-func (CreateStream) Kind() Kind     { return KindCreateStream }     // Kind returns the number of the command.
-func (OpenStream) Kind() Kind       { return KindOpenStream }       // Kind returns the number of the command.
-func (CloseStream) Kind() Kind      { return KindCloseStream }      // Kind returns the number of the command.
-func (TrimStream) Kind() Kind       { return KindTrimStream }       // Kind returns the number of the command.
-func (LabelStream) Kind() Kind      { return KindLabelStream }      // Kind returns the number of the command.
-func (DeleteStream) Kind() Kind     { return KindDeleteStream }     // Kind returns the number of the command.
-func (RecordTransfer) Kind() Kind   { return KindRecordTransfer }   // Kind returns the number of the command.
-func (ForceCloseStream) Kind() Kind { return KindForceCloseStream } // Kind returns the number of the command.
-func (PrepareObjects) Kind() Kind   { return KindPrepareObjects }   // Kind returns the number of the command.
-func (CommitObjects) Kind() Kind    { return KindCommitObjects }    // Kind returns the number of the command.
-func (CompactObjects) Kind() Kind   { return KindCompactObjects }   // Kind returns the number of the command.
-func (ReclaimObjects) Kind() Kind   { return KindReclaimObjects }   // Kind returns the number of the command.
-func (ForgetObjects) Kind() Kind    { return KindForgetObjects }    // Kind returns the number of the command.
-func (PutKey) Kind() Kind           { return KindPutKey }           // Kind returns the number of the command.
-func (DeleteKey) Kind() Kind        { return KindDeleteKey }        // Kind returns the number of the command.
-func (CheckKey) Kind() Kind         { return KindCheckKey }         // Kind returns the number of the command.
-func (Atomic) Kind() Kind           { return KindAtomic }           // Kind returns the number of the command.
-func (SetFormat) Kind() Kind        { return KindSetFormat }        // Kind returns the number of the command.
-
-func (RegisterNode) isCommand()     {}
-func (RenewNode) isCommand()        {}
-func (UnregisterNode) isCommand()   {}
-func (FenceNode) isCommand()        {}
-func (CreateStream) isCommand()     {}
-func (OpenStream) isCommand()       {}
-func (CloseStream) isCommand()      {}
-func (TrimStream) isCommand()       {}
-func (LabelStream) isCommand()      {}
-func (DeleteStream) isCommand()     {}
-func (RecordTransfer) isCommand()   {}
-func (ForceCloseStream) isCommand() {}
-func (PrepareObjects) isCommand()   {}
-func (CommitObjects) isCommand()    {}
-func (CompactObjects) isCommand()   {}
-func (ReclaimObjects) isCommand()   {}
-func (ForgetObjects) isCommand()    {}
-func (PutKey) isCommand()           {}
-func (DeleteKey) isCommand()        {}
-func (CheckKey) isCommand()         {}
-func (Atomic) isCommand()           {}
-func (SetFormat) isCommand()        {}
+func (RegisterNode) kind() Kind     { return KindRegisterNode }
+func (RenewNode) kind() Kind        { return KindRenewNode }
+func (UnregisterNode) kind() Kind   { return KindUnregisterNode }
+func (FenceNode) kind() Kind        { return KindFenceNode }
+func (CreateStream) kind() Kind     { return KindCreateStream }
+func (OpenStream) kind() Kind       { return KindOpenStream }
+func (CloseStream) kind() Kind      { return KindCloseStream }
+func (TrimStream) kind() Kind       { return KindTrimStream }
+func (LabelStream) kind() Kind      { return KindLabelStream }
+func (DeleteStream) kind() Kind     { return KindDeleteStream }
+func (RecordTransfer) kind() Kind   { return KindRecordTransfer }
+func (ForceCloseStream) kind() Kind { return KindForceCloseStream }
+func (PrepareObjects) kind() Kind   { return KindPrepareObjects }
+func (CommitObjects) kind() Kind    { return KindCommitObjects }
+func (CompactObjects) kind() Kind   { return KindCompactObjects }
+func (ReclaimObjects) kind() Kind   { return KindReclaimObjects }
+func (ForgetObjects) kind() Kind    { return KindForgetObjects }
+func (PutKey) kind() Kind           { return KindPutKey }
+func (DeleteKey) kind() Kind        { return KindDeleteKey }
+func (CheckKey) kind() Kind         { return KindCheckKey }
+func (Atomic) kind() Kind           { return KindAtomic }
+func (SetFormat) kind() Kind        { return KindSetFormat }
