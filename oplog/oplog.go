@@ -19,6 +19,12 @@ type Index uint64
 // MaxIndex is the highest index a row can have; an append above it ends in ErrExhausted.
 const MaxIndex Index = 1<<55 - 1
 
+// MaxPayload is the largest payload of a row in bytes; Append of a larger one ends in ErrTooLarge.
+const MaxPayload = 8 << 20
+
+// MaxRead is the most rows that one Read returns.
+const MaxRead = 4096
+
 // Row is one entry of the log.
 type Row struct {
 	Index   Index
@@ -48,7 +54,7 @@ type Info struct {
 	Backend  string   // for example "sqlite 3.54.1"
 	Location string   // without any secret
 	Warnings []string // settings that may lose acknowledged rows, and the like; empty when all is well
-	// MaxPayload is the largest payload in bytes that Append takes here; 0 means no limit below 8 MiB.
+	// MaxPayload is the largest payload in bytes that Append takes here; 0 means no limit below oplog.MaxPayload.
 	MaxPayload int
 }
 
@@ -69,7 +75,7 @@ type Log interface {
 	Append(ctx context.Context, at Index, payload []byte) error
 
 	// Read returns rows with an index above after, in ascending order, as many as are there and fit into
-	// maxBytes of payload, but at least one if there is one, and at most 4096. Where row after+1 was truncated
+	// maxBytes of payload, but at least one if there is one, and at most MaxRead. Where row after+1 was truncated
 	// or is not visible yet, the answer starts later or is empty: the caller proves density.
 	Read(ctx context.Context, after Index, maxBytes int) ([]Row, error)
 
@@ -109,7 +115,9 @@ type SnapshotWriter interface {
 	// WritePart stores the next part, 1 byte to MaxPart bytes. The slice is not kept.
 	WritePart(ctx context.Context, part []byte) error
 	// Commit makes the parts the current snapshot, in one small transaction and only over an older one (or
-	// none), and sweeps the parts of the one before. ErrConflict: one as new or newer is current; nothing changed.
+	// none), and sweeps the parts of the one before. ErrConflict: one as new or newer is current, or the log holds
+	// rows but none at or above the index (a snapshot of a history that the log does not have); nothing changed.
+	// After ErrUnknown it may be called again.
 	Commit(ctx context.Context) error
 	// Abort drops the parts. It does nothing after Commit succeeded.
 	Abort(ctx context.Context) error
