@@ -26,12 +26,20 @@ type Stream struct {
 	Open        bool
 	Owner       Identity // the owner, of a closed stream the last one: the node and its epoch at the open; zero: never opened
 	StartOffset uint64
-	EndOffset   uint64 // the next offset
-	ReservedFor uint64 // the node for which the next open is reserved; 0: for none
-	Ranges      uint64 // how many ranges, debts, losses and indexed slices it has
+	EndOffset   uint64    // the next offset
+	ReservedFor uint64    // the node for which the next open is reserved; 0: for none
+	Transfer    *Transfer // the transfer that closed the stream; nil where open, or closed otherwise. Not to be changed
+	Ranges      uint64    // how many ranges, debts, losses and indexed slices it has
 	Debts       uint64
 	Losses      uint64
 	Slices      uint64
+}
+
+// Transfer is the RecordTransfer that closed a stream: the sender owed [StartOffset, Boundary).
+type Transfer struct {
+	ToNode      uint64 // 0: any
+	StartOffset uint64
+	Boundary    uint64
 }
 
 // Range is what one owner wrote of a stream in one stream epoch.
@@ -88,6 +96,9 @@ func (s *State) streamRecord(id uint64, st *stream) Stream {
 		r.ReservedFor = st.rare.reservedFor
 		r.Ranges += uint64(st.rare.ranges.Len())
 		r.Debts, r.Losses = uint64(len(st.rare.debts)), uint64(len(st.rare.losses))
+		if t := st.rare.transfer; t != nil {
+			r.Transfer = &Transfer{ToNode: t.to, StartOffset: t.start, Boundary: t.boundary}
+		}
 	}
 	return r
 }
