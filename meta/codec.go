@@ -128,7 +128,7 @@ func (e *encoder) command(c Command, outer bool) {
 }
 
 func (e *encoder) node(c Command) {
-	e.head(c.Kind())
+	e.head(c.kind())
 	switch c := c.(type) {
 	case RegisterNode:
 		e.u(c.NodeID)
@@ -151,7 +151,7 @@ func (e *encoder) node(c Command) {
 }
 
 func (e *encoder) stream(c Command) {
-	e.head(c.Kind())
+	e.head(c.kind())
 	switch c := c.(type) {
 	case CreateStream:
 		e.identity(c.Identity)
@@ -193,7 +193,7 @@ func (e *encoder) stream(c Command) {
 }
 
 func (e *encoder) key(c Command) {
-	e.head(c.Kind())
+	e.head(c.kind())
 	switch c := c.(type) {
 	case PutKey:
 		e.identity(c.Identity)

@@ -20,7 +20,6 @@ const (
 	MaxPerCommand        = 1_000  // ids or objects in one command, objects prepared or reclaimed by one
 	MaxAtomicCommands    = 100    // in one Atomic
 	RequestWindow        = 256    // how far a request's sequence may be above its oldest
-	maxNumber            = 1<<63 - 1
 	firstControl, pastC1 = 0x7f, 0xa0 // DEL and the control characters above it
 )
 
@@ -63,7 +62,7 @@ func validateRequest(p Proposal) *Error {
 	if q == nil {
 		switch p.Command.(type) {
 		case PrepareObjects, Atomic:
-			return invalid("%s needs a request", p.Command.Kind())
+			return invalid("%s needs a request", KindOf(p.Command))
 		}
 		return nil
 	}
@@ -87,7 +86,7 @@ func validateRequest(p Proposal) *Error {
 func validateInner(c Command) *Error {
 	switch c.(type) {
 	case Atomic, RenewNode, SetFormat:
-		return invalid("%s may not stand inside atomic", c.Kind())
+		return invalid("%s may not stand inside atomic", c.kind())
 	}
 	return validateCommand(c)
 }
@@ -221,7 +220,7 @@ func validateObjects(objects []Object) *Error {
 	}
 	for i := range objects {
 		o := &objects[i]
-		if o.Size > maxNumber {
+		if o.Size >= maxNumber {
 			return number("size", o.Size)
 		}
 		if len(o.Attributes) > MaxAttributesBytes {
@@ -381,8 +380,8 @@ func validateCount(field string, n, limit int) *Error {
 
 // number judges an offset, an epoch or a size in bytes.
 func number(field string, v uint64) *Error {
-	if v > maxNumber {
-		return tooLarge("%s is %d, at most %d is allowed", field, v, uint64(maxNumber))
+	if v >= maxNumber {
+		return tooLarge("%s is %d, at most %d is allowed", field, v, uint64(maxNumber-1))
 	}
 	return nil
 }

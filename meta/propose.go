@@ -41,7 +41,7 @@ func propose[R Result](ctx context.Context, p Proposer, proposal Proposal, c Com
 	var none R
 	answers := p.Propose(ctx, proposal)
 	if len(answers) != 1 {
-		return none, fmt.Errorf("propose %s: %d answers to one command: %w", c.Kind(), len(answers), ErrOutcomeUnknown)
+		return none, fmt.Errorf("propose %s: %d answers to one command: %w", c.kind(), len(answers), ErrOutcomeUnknown)
 	}
 	return ResultOf(answers[0], c)
 }
@@ -58,7 +58,7 @@ func ResultOf[R Result](a Answer, c CommandOf[R]) (R, error) {
 	}
 	res, ok := a.Result.(R)
 	if !ok {
-		return none, fmt.Errorf("%s was answered with %T, which is the result of another command", c.Kind(), a.Result)
+		return none, fmt.Errorf("%s was answered with %T, which is the result of another command", c.kind(), a.Result)
 	}
 	return res, nil
 }
