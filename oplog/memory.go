@@ -89,7 +89,7 @@ type memoryLog struct {
 	closed chan struct{}
 }
 
-// begin says why an operation must not start: the handle is closed or ctx has ended. Neither changes anything.
+// begin says why an operation must not start: the handle is closed or ctx has ended.
 func (l *memoryLog) begin(ctx context.Context, verb string) error {
 	select {
 	case <-l.closed:
@@ -97,13 +97,22 @@ func (l *memoryLog) begin(ctx context.Context, verb string) error {
 	default:
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s: not started: %w: %w", verb, ErrUnavailable, err)
+		return fmt.Errorf("%s: %w", verb, err)
 	}
 	return nil
 }
 
+// beginWrite is begin for what writes: it also vouches that nothing was changed.
+func (l *memoryLog) beginWrite(ctx context.Context, verb string) error {
+	err := l.begin(ctx, verb)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: not started: %w", err, ErrUnavailable)
+	}
+	return err
+}
+
 func (l *memoryLog) Init(ctx context.Context, genesis []byte) error {
-	if err := l.begin(ctx, "init"); err != nil {
+	if err := l.beginWrite(ctx, "init"); err != nil {
 		return err
 	}
 	m := l.db
@@ -122,7 +131,7 @@ func (l *memoryLog) Init(ctx context.Context, genesis []byte) error {
 }
 
 func (l *memoryLog) Append(ctx context.Context, at Index, payload []byte) error {
-	if err := l.begin(ctx, "append"); err != nil {
+	if err := l.beginWrite(ctx, "append"); err != nil {
 		return err
 	}
 	if err := CheckAppend(at, len(payload), 0); err != nil {
@@ -224,7 +233,7 @@ func (l *memoryLog) Wait(ctx context.Context, after Index) error {
 }
 
 func (l *memoryLog) Truncate(ctx context.Context, below Index, limit int) (int, error) {
-	if err := l.begin(ctx, "truncate"); err != nil {
+	if err := l.beginWrite(ctx, "truncate"); err != nil {
 		return 0, err
 	}
 	m := l.db
@@ -277,16 +286,20 @@ func (l *memoryLog) OpenSnapshot(ctx context.Context) (SnapshotReader, error) {
 
 // memoryWriter gathers parts where nobody sees them: a writer that is forgotten leaves nothing behind.
 type memoryWriter struct {
-	log *memoryLog
-	s   memorySnapshot
+	log       *memoryLog
+	s         memorySnapshot
+	committed bool
 }
 
 func (w *memoryWriter) WritePart(ctx context.Context, part []byte) error {
-	if err := w.log.begin(ctx, "write a snapshot part"); err != nil {
+	if err := w.log.beginWrite(ctx, "write a snapshot part"); err != nil {
 		return err
 	}
 	if err := CheckPart(len(part)); err != nil {
 		return err
+	}
+	if w.committed {
+		return fmt.Errorf("write a snapshot part: the snapshot at %d is committed already: %w", w.s.info.Index, ErrConflict)
 	}
 	w.s.parts = append(w.s.parts, bytes.Clone(part))
 	w.s.info.Parts++
@@ -295,11 +308,14 @@ func (w *memoryWriter) WritePart(ctx context.Context, part []byte) error {
 }
 
 func (w *memoryWriter) Commit(ctx context.Context) error {
-	if err := w.log.begin(ctx, "commit the snapshot"); err != nil {
+	if err := w.log.beginWrite(ctx, "commit the snapshot"); err != nil {
 		return err
 	}
 	if w.s.info.Parts == 0 {
 		return fmt.Errorf("commit the snapshot at %d: no part was written: %w", w.s.info.Index, ErrConflict)
+	}
+	if w.committed {
+		return nil
 	}
 	m := w.log.db
 	m.mu.Lock()
@@ -308,25 +324,20 @@ func (w *memoryWriter) Commit(ctx context.Context) error {
 		return fmt.Errorf("commit the snapshot at %d: %w", w.s.info.Index, ErrNoCluster)
 	}
 	if m.snapshot != nil && m.snapshot.info.Index >= w.s.info.Index {
-		if m.snapshot == &w.s {
-			return nil
-		}
 		return fmt.Errorf("commit the snapshot at %d over the one at %d: %w", w.s.info.Index, m.snapshot.info.Index, ErrConflict)
 	}
 	if newest, ok := m.newest(); ok && newest < w.s.info.Index {
 		return fmt.Errorf("commit the snapshot at %d: newest row is %d: %w", w.s.info.Index, newest, ErrConflict)
 	}
-	m.snapshot = &w.s
+	m.snapshot, w.committed = &w.s, true
 	return nil
 }
 
 func (w *memoryWriter) Abort(ctx context.Context) error {
-	if err := w.log.begin(ctx, "abort the snapshot"); err != nil {
+	if err := w.log.beginWrite(ctx, "abort the snapshot"); err != nil {
 		return err
 	}
-	w.log.db.mu.Lock()
-	defer w.log.db.mu.Unlock()
-	if w.log.db.snapshot != &w.s {
+	if !w.committed {
 		w.s = memorySnapshot{info: SnapshotInfo{Index: w.s.info.Index}}
 	}
 	return nil
