@@ -8,7 +8,7 @@ type Record interface{ isRecord() }
 type ObjectRecord struct {
 	ID       uint64
 	State    ObjectState
-	NodeID   uint64 // who prepared it
+	Owner    uint64 // the node that prepared it
 	Deadline int64  // milliseconds since 1970; from when on it may be given up while prepared
 
 	// As its committer sent them; zero where it was never committed.
@@ -25,10 +25,9 @@ type ObjectRecord struct {
 
 // StoredSlice is one slice as the index of its stream holds it.
 type StoredSlice struct {
-	StreamID    uint64
-	StartOffset uint64 // from where readers are sent to the object; above Slice.StartOffset where it was committed late
 	ObjectID    uint64
-	Slice       Slice // as sent
+	StartOffset uint64 // the first offset that readers find here: above the slice's own start where the stream's start was
+	Slice       Slice  // as sent
 }
 
 // ClientRecord is a client whose requests are remembered.
@@ -142,11 +141,4 @@ type CompactionCandidate struct {
 	ObjectSize  uint64 // in bytes
 	SmallSlices uint64 // small slices of the stream in the object
 	SmallBytes  uint64 // and their bytes
-}
-
-// Page is one page of a list. A page does a bounded amount of work: with a filter it may hold fewer items than asked
-// for, even none, and yet not be the last.
-type Page[T any] struct {
-	Items []T    // owned by the caller
-	Next  string // the cursor of the next page; empty: this was the last
 }

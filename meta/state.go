@@ -31,6 +31,7 @@ type State struct {
 	seen        pmap.Map[uint64, string]    // ordinal at which a client was last seen → client id
 	levels      pmap.Map[uint64, uint64]    // format level → how many registered nodes decode no higher one
 	registered  uint64                      // nodes registered
+	fenced      uint64                      // of them, those that are fenced
 	openStreams uint64                      // streams open
 	debts       uint64                      // debts of all streams
 	results     uint64                      // results kept for all clients

@@ -91,10 +91,16 @@ func (t *tx) setNode(id uint64, n *node) {
 	if had && old.registered {
 		t.registered--
 		t.countLevel(old.format, -1)
+		if old.fenced {
+			t.fenced--
+		}
 	}
 	if n.registered {
 		t.registered++
 		t.countLevel(n.format, +1)
+		if n.fenced {
+			t.fenced++
+		}
 	}
 	if t.rec != nil {
 		t.rec.node(t, id, old, n)
@@ -120,7 +126,7 @@ func (t *tx) stream(id uint64) *stream {
 }
 
 // streamHandedOut reports whether a stream ever had the id.
-func (t *tx) streamHandedOut(id uint64) bool { return id > 0 && id < t.nextStream }
+func (s *State) streamHandedOut(id uint64) bool { return id > 0 && id < s.nextStream }
 
 // setStream replaces the record of a live stream, or makes a new one. Its rare part must have come from rareOf.
 func (t *tx) setStream(id uint64, s *stream) {
@@ -457,8 +463,8 @@ func (t *tx) streamAt(id, epoch uint64) (*stream, *Error) {
 	return s, checkStreamEpoch(id, s, epoch)
 }
 
-func (t *tx) streamNotFound(id uint64) *Error {
-	if t.streamHandedOut(id) {
+func (s *State) streamNotFound(id uint64) *Error {
+	if s.streamHandedOut(id) {
 		return refuse(CodeStreamNotFound, "stream %d was deleted", id)
 	}
 	return refuse(CodeStreamNotFound, "stream %d does not exist", id)
