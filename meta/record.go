@@ -87,7 +87,7 @@ func (s *State) nodeRecord(id uint64, n *node) Node {
 func (s *State) streamRecord(id uint64, st *stream) Stream {
 	r := Stream{
 		ID: id, Name: st.cold.name, Labels: st.cold.labels, Epoch: st.epoch, Open: st.open, Owner: st.owner,
-		StartOffset: st.start, EndOffset: st.end, Slices: s.sliceCount(id),
+		StartOffset: st.start, EndOffset: st.end, Slices: st.liveSlices(),
 	}
 	if st.rangeEpoch != 0 {
 		r.Ranges = 1

@@ -96,6 +96,7 @@ type stream struct {
 	// The last range: [rangeStart, end) by owner.NodeID, sealed unless open; no range where rangeEpoch is 0.
 	rangeEpoch uint64
 	rangeStart uint64
+	slices     sliceIndex // what is not released yet; entries of their own, see objectTables
 	open       bool
 }
 
@@ -149,10 +150,10 @@ type keyRecord struct {
 
 // client is the request memory of one client.
 type client struct {
-	oldest  uint64                       // the highest oldest that the client sent, from 1
-	seen    uint64                       // the ordinal of the command by which it was last seen
+	oldest  uint64                        // the highest oldest that the client sent, from 1
+	seen    uint64                        // the ordinal of the command by which it was last seen
 	results pmap.Map[uint64, *keptAnswer] // by sequence, all from oldest on
-	sum     sum                          // over the entries of results
+	sum     sum                           // over the entries of results
 }
 
 // keptAnswer is what the request memory keeps of the first answer to one request.

@@ -24,6 +24,7 @@ type tx struct {
 	work     int    // entries looked up or changed so far: the measure of bounded work
 	budget   uint64 // what is left of maxAtomicSlices inside Atomic
 	inAtomic bool
+	commit   commit // scratch of commitObjects
 }
 
 // newTx returns a transaction on a copy of s for the row at index.
@@ -138,7 +139,7 @@ func (t *tx) setStream(id uint64, s *stream) {
 	t.changeStream(id, old, s)
 }
 
-// deleteStream removes a live stream with its ranges, debts and losses; its slices stay for ReclaimObjects.
+// deleteStream removes a live stream with its ranges, debts and losses; its slices become orphans for ReclaimObjects.
 func (t *tx) deleteStream(id uint64) {
 	t.work++
 	if old, had := t.streams.Delete(t.edit, id); had {
@@ -170,6 +171,7 @@ func (t *tx) changeStream(id uint64, old, new *stream) {
 	if rare != oldRare {
 		t.changeRare(id, oldRare, rare)
 	}
+	t.changeSlices(id, old, new)
 	if t.rec != nil {
 		t.rec.stream(t, id, old, new)
 	}
@@ -371,14 +373,14 @@ func (t *tx) changeKey(key string, old keyRecord, had bool, new keyRecord, has b
 }
 
 // addID adds id to the set under key of an index.
-func addID[K uint64 | string](e *pmap.Edit, index *pmap.Map[K, idSet], key K, id uint64) {
+func addID[K uint64 | int64 | string](e *pmap.Edit, index *pmap.Map[K, idSet], key K, id uint64) {
 	set, _ := index.Get(key)
 	set.Set(e, id, struct{}{})
 	index.Set(e, key, set)
 }
 
 // removeID removes id from the set under key of an index, and the set where that leaves it empty.
-func removeID[K uint64 | string](e *pmap.Edit, index *pmap.Map[K, idSet], key K, id uint64) {
+func removeID[K uint64 | int64 | string](e *pmap.Edit, index *pmap.Map[K, idSet], key K, id uint64) {
 	set, _ := index.Get(key)
 	set.Delete(e, id)
 	if set.Len() == 0 {
@@ -444,14 +446,25 @@ func (t *tx) checkOptionalIdentity(id Identity) *Error {
 
 // streamCheck judges a command on a stream of which it names the epoch and which owner must own. The stream may be closed.
 func (t *tx) streamCheck(id, epoch, owner uint64) (*stream, *Error) {
-	s, err := t.streamAt(id, epoch)
-	if err == nil && s.owner.NodeID != owner {
-		if s.owner.NodeID == 0 {
-			return nil, refuse(CodeStreamNotOwned, "stream %d was never opened", id)
-		}
-		return nil, refuse(CodeStreamNotOwned, "stream %d is owned by node %d, not by node %d", id, s.owner.NodeID, owner)
+	s := t.stream(id)
+	if s == nil {
+		return nil, t.streamNotFound(id)
 	}
-	return s, err
+	return s, checkStreamOwner(id, s, epoch, owner)
+}
+
+// checkStreamOwner is the part of streamCheck that judges a stream which is there.
+func checkStreamOwner(id uint64, s *stream, epoch, owner uint64) *Error {
+	if err := checkStreamEpoch(id, s, epoch); err != nil {
+		return err
+	}
+	switch s.owner.NodeID {
+	case owner:
+		return nil
+	case 0:
+		return refuse(CodeStreamNotOwned, "stream %d was never opened", id)
+	}
+	return refuse(CodeStreamNotOwned, "stream %d is owned by node %d, not by node %d", id, s.owner.NodeID, owner)
 }
 
 // streamAt is the part of streamCheck that does not ask who owns the stream.
