@@ -15,11 +15,11 @@ const (
 	MaxKeyBytes          = 1 << 10 // of a key
 	MaxValueBytes        = 256 << 10
 	MaxReasonBytes       = 1 << 10
-	MaxAttributesBytes   = 256    // of one object
-	MaxSlices            = 10_000 // of one commit; of the sources of one compaction; in all, of one Atomic
-	MaxPerCommand        = 1_000  // ids or objects in one command, objects prepared or reclaimed by one
-	MaxAtomicCommands    = 100    // in one Atomic
-	RequestWindow        = 256    // how far a request's sequence may be above its oldest
+	MaxAttributesBytes   = 256        // of one object
+	MaxSlices            = 10_000     // of one commit; of the sources of one compaction; in all, of one Atomic
+	MaxPerCommand        = 1_000      // ids or objects in one command, objects prepared or reclaimed by one
+	MaxAtomicCommands    = 100        // in one Atomic
+	RequestWindow        = 256        // how far a request's sequence may be above its oldest
 	firstControl, pastC1 = 0x7f, 0xa0 // DEL and the control characters above it
 )
 

@@ -6,29 +6,6 @@ import (
 	"fmt"
 )
 
-// ObjectState is how far an object has come.
-type ObjectState uint8
-
-// The states of an object. An object that was forgotten has none: it is not there.
-const (
-	ObjectPrepared  ObjectState = 1 // its id was handed out, its owner may upload and commit it
-	ObjectCommitted ObjectState = 2 // readers may be sent to it
-	ObjectDeletable ObjectState = 3 // given up, compacted away or released: its bytes may be deleted
-)
-
-// String returns the state in lower case, for example "committed".
-func (s ObjectState) String() string {
-	switch s {
-	case ObjectPrepared:
-		return "prepared"
-	case ObjectCommitted:
-		return "committed"
-	case ObjectDeletable:
-		return "deletable"
-	}
-	return "unknown"
-}
-
 // object is what the state keeps of one object. It is immutable: a change makes a new one, and all versions share
 // the content.
 type object struct {
@@ -68,7 +45,7 @@ func packContent(o *Object, places []uint32) (*content, []uint32) {
 	buf = binary.AppendUvarint(buf, uint64(len(o.Slices)))
 	for i := range o.Slices {
 		places = append(places, uint32(len(buf)))
-		buf = appendSlice(buf, &o.Slices[i])
+		buf = appendPacked(buf, &o.Slices[i])
 	}
 	return newContent(o.ObjectID, append(make([]byte, 0, len(buf)), buf...)), places
 }
@@ -100,7 +77,8 @@ func decodeContent(id uint64, data []byte) (*content, error) {
 	return packed, nil
 }
 
-func appendSlice(buf []byte, s *Slice) []byte {
+// appendPacked appends a slice as it stands in a content.
+func appendPacked(buf []byte, s *Slice) []byte {
 	buf = binary.AppendUvarint(buf, s.StreamID)
 	buf = binary.AppendUvarint(buf, s.StreamEpoch)
 	buf = binary.AppendUvarint(buf, s.StartOffset)

@@ -220,29 +220,7 @@ func (t *tx) freezeSlices() {
 // liveSlices returns how many slices readers of the stream can be sent to.
 func (s *stream) liveSlices() uint64 { return uint64(s.slices.len() - s.slices.rank(s.start)) }
 
-// ObjectRecord is an object as queries and changes show it.
-type ObjectRecord struct {
-	ID             uint64
-	State          ObjectState
-	Owner          uint64  // the node that prepared it
-	Deadline       int64   // milliseconds since 1970, of the preparation
-	Size           uint64  // in bytes; this and the next two as sent with the commit, zero before it
-	Attributes     []byte  // not to be changed
-	Slices         []Slice // in changes and brief lists nil; the caller owns it
-	SliceCount     uint64  // how many slices it was committed with
-	LiveSlices     uint64  // how many of them stand in the index of their stream still, the dead but unreleased included
-	CommittedIndex uint64  // of the row that committed it; 0: none did
-	DeletableIndex uint64  // of the row since which it is deletable; 0: it is not
-	DeletableStamp int64   // of the command that made it so, milliseconds since 1970, by its proposer's clock
-}
-
-// StoredSlice is a slice as a stream's index holds it.
-type StoredSlice struct {
-	ObjectID    uint64
-	StartOffset uint64 // the first offset that readers find here: above the slice's own start where the stream's start was
-	Slice       Slice  // as its committer sent it
-}
-
+// objectRecord shows the object id without its slices; o is its record, now or before.
 func objectRecord(id uint64, o *object) ObjectRecord {
 	r := ObjectRecord{
 		ID: id, State: o.state, Owner: o.owner, Deadline: o.deadline, LiveSlices: uint64(o.unreleased),
