@@ -35,6 +35,7 @@ type Change struct {
 // entries were first touched.
 type recorder struct {
 	command int
+	offset  int // added to the positions in a row: a dry run goes on over several rows
 	list    []Change
 	log     []Change // all changes of the present command, before they are put together
 }
@@ -42,7 +43,15 @@ type recorder struct {
 // mark and restore serve tx.mark and tx.restore.
 func (r *recorder) mark() int         { return len(r.log) }
 func (r *recorder) restore(to int)    { r.log = r.log[:to] }
-func (r *recorder) begin(command int) { r.command, r.log = command, r.log[:0] }
+func (r *recorder) begin(command int) { r.command, r.log = r.offset+command, r.log[:0] }
+
+// changes returns what was gathered; a nil recorder gathers nothing.
+func (r *recorder) changes() []Change {
+	if r == nil {
+		return nil
+	}
+	return r.list
+}
 
 // add notes one change. Old and new are records by value, or nil.
 func (r *recorder) add(kind ChangeKind, key string, old, new any) {

@@ -35,6 +35,8 @@ type State struct {
 	openStreams uint64                      // streams open
 	debts       uint64                      // debts of all streams
 	results     uint64                      // results kept for all clients
+
+	window window // defaultWindow, except in tests
 }
 
 // idSet is a set of ids in ascending order.
@@ -48,7 +50,7 @@ type debtorSet struct {
 
 // NewState returns the state before row 1: nothing in it, format level 1.
 func NewState() *State {
-	return &State{format: firstFormat, nextStream: 1, nextObject: 1}
+	return &State{format: firstFormat, nextStream: 1, nextObject: 1, window: defaultWindow}
 }
 
 // Index returns the index of the last row that was applied; 0 before row 1.

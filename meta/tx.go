@@ -21,7 +21,8 @@ type tx struct {
 	stamp    int64  // of the command, for people only: no rule reads it
 	rec      *recorder
 	buf      []byte // scratch for encodings
-	work     int    // entries looked up or changed so far: the measure of bounded work
+	work     int    // entries looked up or changed so far; with touched the measure of bounded work
+	touched  uint64 // map nodes that earlier edits made or copied
 	budget   uint64 // what is left of maxAtomicSlices inside Atomic
 	inAtomic bool
 	commit   commit // scratch of commitObjects
@@ -46,7 +47,7 @@ func (t *tx) mark() mark {
 	if t.rec != nil {
 		m.change = t.rec.mark()
 	}
-	t.edit = pmap.NewEdit() // what the old edit built belongs to the mark now
+	t.freshEdit() // what the old edit built belongs to the mark now
 	return m
 }
 
