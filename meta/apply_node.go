@@ -18,7 +18,7 @@ func (t *tx) registerNode(c RegisterNode) outcome {
 	if epoch == 0 {
 		epoch = last + 1
 	}
-	level := max(c.FormatLevel, firstFormat)
+	level := max(c.FormatLevel, FirstFormat)
 	switch {
 	case epoch <= last:
 		return reject(CodeNodeEpochStale, "node %d wants epoch %d, but the node id is at epoch %d", c.NodeID, epoch, last)
@@ -147,8 +147,8 @@ func (t *tx) setFormat(c SetFormat) outcome {
 		return reject(CodeFormatUnsupported, "a registered node decodes format level %d only, not %d", lowest, c.Level)
 	}
 	if t.rec != nil {
-		t.rec.format(t.format, c.Level)
+		t.rec.format(t, t.format, c.Level)
 	}
 	t.format = c.Level
-	return applied(SetFormatResult{Level: c.Level})
+	return applied(SetFormatResult(c))
 }

@@ -4,12 +4,12 @@ package meta
 // refusal undoes them all.
 func (t *tx) atomic(c Atomic) outcome {
 	m := t.mark()
-	t.inAtomic, t.budget = true, maxAtomicSlices
+	t.inAtomic, t.budget = true, MaxSlices
 	defer func() { t.inAtomic = false }()
 	// What the commands say of themselves has been judged with the limits; here it only leaves less for the slices
 	// of compaction sources, which only the state knows.
 	for _, inner := range c.Commands {
-		t.budget -= min(t.budget, atomicWeight(inner))
+		t.budget -= min(t.budget, workOf(inner))
 	}
 	all := Redundant
 	answers := make([]InnerAnswer, 0, len(c.Commands))

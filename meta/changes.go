@@ -18,7 +18,7 @@ const (
 	ChangeObject ChangeKind = "object" // ObjectRecord, key: object id
 	ChangeSlice  ChangeKind = "slice"  // StoredSlice, key: stream id/start offset/object id
 	ChangeKey    ChangeKind = "key"    // Key, key: the key
-	ChangeFormat ChangeKind = "format" // uint64, key: empty
+	ChangeFormat ChangeKind = "format" // ClusterRecord without a digest, key: empty
 )
 
 // Change is the net effect of one command on one entry of the state. The request memory and the index are not
@@ -28,7 +28,7 @@ type Change struct {
 	Command  int // the position of the command, from 0
 	Kind     ChangeKind
 	Key      string
-	Old, New any // a record by value; nil: the entry was or is not there
+	Old, New Record // of the type that belongs to Kind; nil: the entry was or is not there
 }
 
 // recorder gathers the changes of the commands of a row, one for each command and entry, in the order in which the
@@ -54,7 +54,7 @@ func (r *recorder) changes() []Change {
 }
 
 // add notes one change. Old and new are records by value, or nil.
-func (r *recorder) add(kind ChangeKind, key string, old, new any) {
+func (r *recorder) add(kind ChangeKind, key string, old, new Record) {
 	r.log = append(r.log, Change{Command: r.command, Kind: kind, Key: key, Old: old, New: new})
 }
 
@@ -87,7 +87,7 @@ func idKey(id uint64) string           { return strconv.FormatUint(id, 10) }
 func pairKey(id, second uint64) string { return idKey(id) + "/" + idKey(second) }
 
 func (r *recorder) node(t *tx, id uint64, old, new *node) {
-	var was any
+	var was Record
 	if old != nil {
 		was = t.nodeRecord(id, old)
 	}
@@ -95,7 +95,7 @@ func (r *recorder) node(t *tx, id uint64, old, new *node) {
 }
 
 func (r *recorder) key(key string, old keyRecord, had bool, new keyRecord, has bool) {
-	var was, is any
+	var was, is Record
 	if had {
 		was = keyOf(key, old)
 	}
@@ -105,11 +105,16 @@ func (r *recorder) key(key string, old keyRecord, had bool, new keyRecord, has b
 	r.add(ChangeKey, key, was, is)
 }
 
-func (r *recorder) format(old, new uint64) { r.add(ChangeFormat, "", old, new) }
+func (r *recorder) format(t *tx, old, new uint64) {
+	c := ClusterRecord{Index: t.index, FormatLevel: old, NextStreamID: t.nextStream, NextObjectID: t.nextObject}
+	was := c
+	c.FormatLevel = new
+	r.add(ChangeFormat, "", was, c)
+}
 
 // stream notes what changed in a stream's record, its last range, its debts and its losses.
 func (r *recorder) stream(t *tx, id uint64, old, new *stream) {
-	var was, is any
+	var was, is Record
 	var wasRare, isRare streamRare
 	if old != nil {
 		was = t.streamRecord(id, old)

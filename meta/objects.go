@@ -122,7 +122,7 @@ func (t *tx) recordObject(id uint64, old, new *object) {
 	if t.rec == nil {
 		return
 	}
-	var was, is any
+	var was, is Record
 	if old != nil {
 		was = objectRecord(id, old)
 	}
@@ -213,7 +213,7 @@ func (t *tx) removeSlice(stream uint64, x *sliceIndex, r sliceRef) {
 // freezeSlices lets the records of before the present command be read after it changed indexes, for the recorder.
 func (t *tx) freezeSlices() {
 	if t.rec != nil {
-		t.edit = pmap.NewEdit()
+		t.freshEdit()
 	}
 }
 

@@ -50,7 +50,7 @@ type debtorSet struct {
 
 // NewState returns the state before row 1: nothing in it, format level 1.
 func NewState() *State {
-	return &State{format: firstFormat, nextStream: 1, nextObject: 1, window: defaultWindow}
+	return &State{format: FirstFormat, nextStream: 1, nextObject: 1, window: defaultWindow}
 }
 
 // Index returns the index of the last row that was applied; 0 before row 1.
@@ -61,15 +61,13 @@ func (s *State) FormatLevel() uint64 { return s.format }
 
 // The limits that the rules, not the form of a command, put on the state.
 const (
-	firstFormat      = 1       // the format level of a cluster that never raised it
 	maxNumber        = 1 << 63 // offsets, epochs, ids and versions are below it
 	maxIndex         = 1 << 55 // row indexes are below it
 	maxRowCommands   = 256
-	maxInstances     = 16    // process starts remembered for each node id
-	maxDebts         = 64    // debts of one stream
-	maxLosses        = 1000  // losses of one stream
-	maxDroppedRanges = 16    // ranges that one OpenStream drops
-	maxAtomicSlices  = 10000 // slices, ids, counts and limits of all commands inside one Atomic together
+	maxInstances     = 16   // process starts remembered for each node id
+	maxDebts         = 64   // debts of one stream
+	maxLosses        = 1000 // losses of one stream
+	maxDroppedRanges = 16   // ranges that one OpenStream drops
 )
 
 // node is what is kept of one node id. A node that is published is never changed: a change replaces it.

@@ -23,7 +23,7 @@ type tx struct {
 	buf      []byte // scratch for encodings
 	work     int    // entries looked up or changed so far; with touched the measure of bounded work
 	touched  uint64 // map nodes that earlier edits made or copied
-	budget   uint64 // what is left of maxAtomicSlices inside Atomic
+	budget   uint64 // what is left of MaxSlices inside Atomic
 	inAtomic bool
 	commit   commit // scratch of commitObjects
 }
@@ -500,7 +500,7 @@ func (t *tx) chargeSlices(n uint64) *Error {
 		return nil
 	}
 	if n > t.budget {
-		return refuse(CodeTooLarge, "the commands of one Atomic touch more than %d slices, ids and objects together", maxAtomicSlices)
+		return refuse(CodeTooLarge, "the commands of one Atomic touch more than %d slices, ids and objects together", MaxSlices)
 	}
 	t.budget -= n
 	return nil
