@@ -87,6 +87,7 @@ const (
 	listPrepared
 	listDeletable
 	listKeys
+	listCandidates
 )
 
 // textCursor returns the cursor of a list that is ordered by text.

@@ -6,6 +6,7 @@ func (t *tx) verifyObjects(s *State, wrong func(string, ...any)) {
 	unreleased := make(map[*content]uint32) // only looked up, never ranged over
 	for id, st := range s.streams.All() {
 		t.verifySlices(id, st.slices, unreleased, wrong)
+		verifyCover(id, st, wrong)
 	}
 	for id, x := range s.orphans.All() {
 		if !t.streamHandedOut(id) || s.streams.Has(id) || x.root == nil {
@@ -76,6 +77,31 @@ func (t *tx) verifySlices(id uint64, x sliceIndex, unreleased map[*content]uint3
 	}
 	if s, ok := t.streams.Get(id); ok && end > s.end {
 		wrong("stream %d: a slice ends at %d, the stream at %d", id, end, s.end)
+	}
+}
+
+// verifyCover checks that live slices, debts and losses together cover a stream from start to end, each offset once.
+func verifyCover(id uint64, st *stream, wrong func(string, ...any)) {
+	debts, losses := st.debts(), st.losses()
+	c := st.slices.seek(st.start)
+	at := st.start
+	for at < st.end {
+		r, ok := c.ref()
+		switch {
+		case ok && max(r.start, st.start) == at:
+			at = r.end()
+			c.next()
+		case len(debts) > 0 && debts[0].start == at && at < debts[0].boundary:
+			at, debts = debts[0].boundary, debts[1:]
+		case len(losses) > 0 && losses[0].start == at && at < losses[0].end:
+			at, losses = losses[0].end, losses[1:]
+		default:
+			wrong("stream %d: offset %d of [%d, %d) is neither held, owed nor lost", id, at, st.start, st.end)
+			return
+		}
+	}
+	if _, ok := c.ref(); ok || at != st.end || len(debts) > 0 || len(losses) > 0 {
+		wrong("stream %d: covered up to %d, the end is %d, and there is more: slices %v, debts %v, losses %v", id, at, st.end, ok, debts, losses)
 	}
 }
 
