@@ -39,6 +39,7 @@ func Validate(p Proposal) *Error {
 		return err
 	}
 	var work uint64
+	size := 16
 	for i, c := range a.Commands {
 		err := validateInner(c)
 		if err != nil {
@@ -46,15 +47,57 @@ func Validate(p Proposal) *Error {
 			return err
 		}
 		work += workOf(c)
+		size += sizeBound(c)
 	}
 	if work > MaxSlices {
 		return tooLarge("slices, ids, counts and limits of the commands inside come to %d, at most %d are allowed",
 			work, MaxSlices)
 	}
+	if size <= MaxCommandBytes { // the others cannot be above it by their own limits
+		return nil
+	}
 	if n := len(AppendCommand(nil, a)); n > MaxCommandBytes {
 		return tooLarge("command takes %d bytes, at most %d are allowed", n, MaxCommandBytes)
 	}
 	return nil
+}
+
+// sizeBound returns a number of bytes that the encoding of c does not exceed. It spares nearly every Atomic the
+// encoding that tells the exact number.
+func sizeBound(c Command) int {
+	const numbers, slice, object = 96, 70, 64 // more than all numbers of a command, of a slice, of an object take
+	size := numbers
+	switch c := c.(type) {
+	case RegisterNode:
+		size += len(c.Address) + labelsBound(c.Labels)
+	case CreateStream:
+		size += len(c.Name) + labelsBound(c.Labels)
+	case LabelStream:
+		size += labelsBound(c.Labels)
+	case ForceCloseStream:
+		size += len(c.Reason)
+	case CommitObjects:
+		size += slice*countSlices(c.Objects) + (object+MaxAttributesBytes)*len(c.Objects)
+	case CompactObjects:
+		size += slice*countSlices(c.Objects) + (object+MaxAttributesBytes)*len(c.Objects) + 10*len(c.Sources)
+	case ForgetObjects:
+		size += 10 * len(c.ObjectIDs)
+	case PutKey:
+		size += len(c.Key) + len(c.Value)
+	case DeleteKey:
+		size += len(c.Key)
+	case CheckKey:
+		size += len(c.Key)
+	}
+	return size
+}
+
+func labelsBound(labels []Label) int {
+	size := 0
+	for _, l := range labels {
+		size += 20 + len(l.Name) + len(l.Value)
+	}
+	return size
 }
 
 func validateRequest(p Proposal) *Error {
@@ -298,7 +341,10 @@ func validateOptional(field string, id Identity) *Error {
 	if id.NodeID == 0 && id.NodeEpoch != 0 {
 		return invalid("%s.nodeId is missing; it counts from 1", field)
 	}
-	return number(field+".nodeEpoch", id.NodeEpoch)
+	if id.NodeEpoch >= maxNumber {
+		return number(field+".nodeEpoch", id.NodeEpoch)
+	}
+	return nil
 }
 
 func validateName(name string) *Error {
