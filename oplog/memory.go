@@ -163,7 +163,10 @@ func (l *memoryLog) Read(ctx context.Context, after Index, maxBytes int) ([]Row,
 		return nil, fmt.Errorf("read rows after %d: %w", after, ErrNoCluster)
 	}
 	i, found := m.find(after)
-	if found {
+	switch {
+	case after == Beginning:
+		i = 0
+	case found:
 		i++
 	}
 	var rows []Row

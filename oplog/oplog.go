@@ -19,6 +19,10 @@ type Index uint64
 // MaxIndex is the highest index a row can have; an append above it ends in ErrExhausted.
 const MaxIndex Index = 1<<55 - 1
 
+// Beginning stands before row 0: Read after it returns row 0 as well. No row has this index. (As a signed 64-bit
+// number, as databases have them, it is -1.)
+const Beginning Index = 1<<64 - 1
+
 // MaxPayload is the largest payload of a row in bytes; Append of a larger one ends in ErrTooLarge.
 const MaxPayload = 8 << 20
 
@@ -74,7 +78,7 @@ type Log interface {
 	// the outcome is then unknown. The payload is not kept after the call returns, unless the outcome is unknown.
 	Append(ctx context.Context, at Index, payload []byte) error
 
-	// Read returns rows with an index above after, in ascending order, as many as are there and fit into
+	// Read returns rows with an index above after (all rows, row 0 too, for Beginning), in ascending order, as many as are there and fit into
 	// maxBytes of payload, but at least one if there is one, and at most MaxRead. Where row after+1 was truncated
 	// or is not visible yet, the answer starts later or is empty: the caller proves density.
 	Read(ctx context.Context, after Index, maxBytes int) ([]Row, error)

@@ -16,7 +16,7 @@ import (
 // testRead: as many rows as fit into the bytes asked for, at least one, none twice, none out of order.
 func testRead(t *testing.T, db Database) {
 	l := cluster(t, db, 0)
-	sizes := []int{0, 10, 0, 20, 5, 100, 1, 0}
+	sizes := []int{len(payload(0)), 10, 0, 20, 5, 100, 1, 0}
 	for i, n := range sizes[1:] {
 		if err := l.Append(t.Context(), oplog.Index(i+1), repeat('x', n)); err != nil {
 			t.Fatalf("append: %v", err)
@@ -41,7 +41,9 @@ func testRead(t *testing.T, db Database) {
 		{7, 1000, nil},
 		{8, 1000, nil},
 		{oplog.MaxIndex, 1000, nil},
-		{1<<64 - 1, 1000, nil},
+		{1 << 63, 1000, nil},
+		{oplog.Beginning, 1000, []oplog.Index{0, 1, 2, 3, 4, 5, 6, 7}},
+		{oplog.Beginning, 0, []oplog.Index{0}},
 	} {
 		t.Run(fmt.Sprintf("after %d bytes %d", c.after, c.maxBytes), func(t *testing.T) {
 			rows, err := l.Read(t.Context(), c.after, c.maxBytes)
