@@ -10,20 +10,20 @@ import (
 	"github.com/headwaterdb/headwater/meta"
 )
 
-// cluster is a state and the log that led to it, one command a row.
-type cluster struct {
+// world is a state and the log that led to it, one command a row.
+type world struct {
 	t    *testing.T
 	s    *meta.State
 	rows [][][]byte
 }
 
-func newCluster(t *testing.T) *cluster {
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &cluster{t: t, s: meta.NewState()}
+	return &world{t: t, s: meta.NewState()}
 }
 
 // row applies one row of proposals.
-func (c *cluster) row(proposals ...meta.Proposal) []meta.Answer {
+func (c *world) row(proposals ...meta.Proposal) []meta.Answer {
 	c.t.Helper()
 	var row [][]byte
 	for _, p := range proposals {
@@ -42,19 +42,19 @@ func (c *cluster) row(proposals ...meta.Proposal) []meta.Answer {
 }
 
 // propose applies one proposal in a row of its own.
-func (c *cluster) propose(p meta.Proposal) meta.Answer {
+func (c *world) propose(p meta.Proposal) meta.Answer {
 	c.t.Helper()
 	return c.row(p)[0]
 }
 
 // do applies one command in a row of its own, with a fresh request where the command needs one.
-func (c *cluster) do(cmd meta.Command) meta.Answer {
+func (c *world) do(cmd meta.Command) meta.Answer {
 	c.t.Helper()
 	return c.propose(proposal(c.s, cmd))
 }
 
 // given applies commands that must be applied.
-func (c *cluster) given(cmds ...meta.Command) *cluster {
+func (c *world) given(cmds ...meta.Command) *world {
 	c.t.Helper()
 	for i, cmd := range cmds {
 		if a := c.do(cmd); a.Status != meta.Applied {
@@ -65,14 +65,14 @@ func (c *cluster) given(cmds ...meta.Command) *cluster {
 }
 
 // verify checks the whole state.
-func (c *cluster) verify() {
+func (c *world) verify() {
 	c.t.Helper()
 	if err := c.s.Verify(); err != nil {
 		c.t.Fatalf("the state at %d does not verify: %v", c.s.Index(), err)
 	}
 }
 
-func (c *cluster) stream(id uint64) meta.Stream {
+func (c *world) stream(id uint64) meta.Stream {
 	c.t.Helper()
 	s, ok := c.s.Stream(id)
 	if !ok {
@@ -81,7 +81,7 @@ func (c *cluster) stream(id uint64) meta.Stream {
 	return s
 }
 
-func (c *cluster) node(id uint64) meta.Node {
+func (c *world) node(id uint64) meta.Node {
 	c.t.Helper()
 	n, ok := c.s.Node(id)
 	if !ok {
@@ -90,7 +90,7 @@ func (c *cluster) node(id uint64) meta.Node {
 	return n
 }
 
-func (c *cluster) ranges(id uint64) []meta.Range {
+func (c *world) ranges(id uint64) []meta.Range {
 	c.t.Helper()
 	p, err := c.s.Ranges(id, "", 1000)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *cluster) ranges(id uint64) []meta.Range {
 	return p.Items
 }
 
-func (c *cluster) losses(id uint64) []meta.Loss {
+func (c *world) losses(id uint64) []meta.Loss {
 	c.t.Helper()
 	p, err := c.s.Losses(id, "", 1000)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *cluster) losses(id uint64) []meta.Loss {
 	return p.Items
 }
 
-func (c *cluster) debts(f meta.DebtFilter) []meta.Debt {
+func (c *world) debts(f meta.DebtFilter) []meta.Debt {
 	c.t.Helper()
 	p, err := c.s.Debts(f, "", 1000)
 	if err != nil {
@@ -142,49 +142,49 @@ func instance(of string) (b [16]byte) {
 	return b
 }
 
-func register(id uint64, start string) meta.RegisterNode {
+func registerNode(id uint64, start string) meta.RegisterNode {
 	return meta.RegisterNode{NodeID: id, Instance: instance(start)}
 }
 
-func create(name string) meta.CreateStream {
+func createStream(name string) meta.CreateStream {
 	return meta.CreateStream{Identity: at(1, 1), Name: name}
 }
 
-func open(by meta.Identity, stream, epoch uint64) meta.OpenStream {
+func openStream(by meta.Identity, stream, epoch uint64) meta.OpenStream {
 	return meta.OpenStream{Identity: by, StreamID: stream, Epoch: epoch}
 }
 
-func closeBy(by meta.Identity, stream, epoch uint64) meta.CloseStream {
+func closeStream(by meta.Identity, stream, epoch uint64) meta.CloseStream {
 	return meta.CloseStream{Identity: by, StreamID: stream, Epoch: epoch}
 }
 
-func trim(by meta.Identity, stream, epoch, start uint64) meta.TrimStream {
+func trimStream(by meta.Identity, stream, epoch, start uint64) meta.TrimStream {
 	return meta.TrimStream{Identity: by, StreamID: stream, Epoch: epoch, StartOffset: start}
 }
 
-func transfer(by meta.Identity, stream, epoch, to, boundary uint64) meta.RecordTransfer {
+func recordTransfer(by meta.Identity, stream, epoch, to, boundary uint64) meta.RecordTransfer {
 	return meta.RecordTransfer{Identity: by, StreamID: stream, Epoch: epoch, ToNode: to, Boundary: boundary}
 }
 
-func fence(node, epoch uint64, rescuer meta.Identity) meta.FenceNode {
+func fenceNode(node, epoch uint64, rescuer meta.Identity) meta.FenceNode {
 	return meta.FenceNode{NodeID: node, Epoch: epoch, Rescuer: rescuer}
 }
 
-func forceClose(stream, epoch uint64, writeOff bool) meta.ForceCloseStream {
+func forceCloseStream(stream, epoch uint64, writeOff bool) meta.ForceCloseStream {
 	return meta.ForceCloseStream{StreamID: stream, Epoch: epoch, WriteOff: writeOff, Reason: "test"}
 }
 
-func prepare(by meta.Identity, count uint64) meta.PrepareObjects {
+func prepareObjects(by meta.Identity, count uint64) meta.PrepareObjects {
 	return meta.PrepareObjects{Identity: by, Count: count, Deadline: 4_102_444_800_000}
 }
 
 // commit commits one object with one slice.
-func commit(by meta.Identity, object, stream, epoch, start, end uint64) meta.CommitObjects {
+func commitSlice(by meta.Identity, object, stream, epoch, start, end uint64) meta.CommitObjects {
 	return meta.CommitObjects{Identity: by, Objects: []meta.Object{{ObjectID: object, Size: 10, Slices: []meta.Slice{
 		{StreamID: stream, StreamEpoch: epoch, StartOffset: start, EndOffset: end, Length: 10}}}}}
 }
 
-func put(key, value string) meta.PutKey { return meta.PutKey{Key: key, Value: []byte(value)} }
+func putKey(key, value string) meta.PutKey { return meta.PutKey{Key: key, Value: []byte(value)} }
 
 func labels(pairs ...string) []meta.Label {
 	var out []meta.Label
@@ -195,7 +195,7 @@ func labels(pairs ...string) []meta.Label {
 }
 
 // nodes registers nodes 1, 2 and 3, each at epoch 1.
-var nodes = []meta.Command{register(1, "1a"), register(2, "2a"), register(3, "3a")}
+var nodes = []meta.Command{registerNode(1, "1a"), registerNode(2, "2a"), registerNode(3, "3a")}
 
 // clause is one clause of the rules: after given, the command ends as want says.
 type clause struct {
@@ -204,7 +204,7 @@ type clause struct {
 	cmd    meta.Command
 	want   string // "applied", "redundant", or the code of the refusal
 	result meta.Result
-	check  func(t *testing.T, c *cluster)
+	check  func(t *testing.T, c *world)
 }
 
 // runClauses runs a table. Whatever ends other than applied must leave all but index and request memory as it was; and
@@ -213,7 +213,7 @@ func runClauses(t *testing.T, base []meta.Command, clauses []clause) {
 	for _, cl := range clauses {
 		t.Run(cl.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t).given(base...).given(cl.given...)
+			c := newWorld(t).given(base...).given(cl.given...)
 			before := meta.RuleDigest(c.s)
 			old, oldDigest := c.s, c.s.Digest()
 			a := c.do(cl.cmd)
