@@ -69,7 +69,9 @@ func (s *State) Plan(proposals []Proposal) ([]Answer, []Change) {
 
 // plan runs one proposal that was not decoded, and so may have no encoding.
 func (t *tx) plan(i int, p Proposal) Answer {
-	t.rec.offset = i - i%maxRowCommands
+	if t.rec != nil {
+		t.rec.offset = i - i%maxRowCommands
+	}
 	b, err := AppendProposal(nil, p)
 	if err == nil {
 		p, err = DecodeProposal(b)

@@ -116,7 +116,11 @@ func newStreamCold(name string, labels []Label) *streamCold {
 // debts and losses are entries of their own, so that the cost of a change does not grow with their number.
 func appendStream(b []byte, id uint64, s *stream) []byte {
 	b = appendUint(append(b, entryStream), id)
-	b = appendSum(b, s.cold.sum)
+	return appendStreamRest(appendSum(b, s.cold.sum), s)
+}
+
+// appendStreamRest: what appendStream appends behind the hash of the cold part.
+func appendStreamRest(b []byte, s *stream) []byte {
 	b = appendIdentity(b, s.owner)
 	b = appendUint(b, s.epoch)
 	b = appendUint(b, s.start)

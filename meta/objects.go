@@ -31,6 +31,15 @@ const (
 // of its slices are unreleased follows from the slices, which are entries of their own; so a change costs the same
 // for an object of one slice and of ten thousand.
 func appendObject(b []byte, id uint64, o *object) []byte {
+	b = appendObjectRecord(b, id, o)
+	if o.content == nil {
+		return b
+	}
+	return appendSum(b, o.content.hash)
+}
+
+// appendObjectRecord: what appendObject appends before the hash of the content, with whether there is one.
+func appendObjectRecord(b []byte, id uint64, o *object) []byte {
 	b = appendUint(append(b, entryObject), id)
 	b = append(b, byte(o.state))
 	b = appendUint(b, o.owner)
@@ -38,10 +47,7 @@ func appendObject(b []byte, id uint64, o *object) []byte {
 	b = appendUint(b, o.committedAt)
 	b = appendUint(b, o.deletableAt)
 	b = appendUint(b, uint64(o.deletableStamp))
-	if o.content == nil {
-		return append(b, 0)
-	}
-	return appendSum(append(b, 1), o.content.hash)
+	return appendBool(b, o.content != nil)
 }
 
 // appendSliceRef: stream id, start, object id, place in the object's content.

@@ -24,6 +24,17 @@ type Page[T any] struct {
 	Next  string // the cursor of the next page; empty: this was the last
 }
 
+// Counts returns how much there is in the state, in constant time.
+func (s *State) Counts() Counts {
+	return Counts{
+		Nodes: s.registered, FencedNodes: s.fenced,
+		Streams: uint64(s.streams.Len()), OpenStreams: s.openStreams,
+		PreparedObjects: s.inState[ObjectPrepared], CommittedObjects: s.inState[ObjectCommitted],
+		DeletableObjects: s.inState[ObjectDeletable], Slices: s.indexed,
+		Debts: s.debts, Keys: uint64(s.keys.Len()), Clients: uint64(s.clients.Len()), Results: s.results,
+	}
+}
+
 // listing makes one page out of entries that come in the order of the list.
 type listing[K, V, T any] struct {
 	entries iter.Seq2[K, V]

@@ -25,7 +25,7 @@ func (s *State) Verify() error {
 		copied := *st
 		if st.rare != nil {
 			r := *st.rare
-			r.sum = rareSum(id, &r)
+			r.sum = sumOfRare(id, &r)
 			copied.rare = &r
 		}
 		copied.cold = newStreamCold(st.cold.name, st.cold.labels)
@@ -36,7 +36,7 @@ func (s *State) Verify() error {
 	}
 	for id, c := range s.clients.All() {
 		copied := *c
-		copied.sum = resultSum(id, c)
+		copied.sum = sumOfResults(id, c)
 		fresh.results += uint64(c.results.Len())
 		fresh.setClient(id, nil, &copied)
 		verifyClient(id, c, s, wrong)
@@ -44,28 +44,6 @@ func (s *State) Verify() error {
 	fresh.verifyObjects(s, wrong)
 	compareStates(s, &fresh.State, wrong)
 	return errors.Join(errs...)
-}
-
-func rareSum(id uint64, r *streamRare) sum {
-	var total sum
-	for start, p := range r.ranges.All() {
-		total = total.plus(hashOf(appendRange(nil, id, start, p)))
-	}
-	for _, d := range r.debts {
-		total = total.plus(hashOf(appendDebt(nil, id, d)))
-	}
-	for _, l := range r.losses {
-		total = total.plus(hashOf(appendLoss(nil, id, l)))
-	}
-	return total
-}
-
-func resultSum(id string, c *client) sum {
-	var total sum
-	for sequence, k := range c.results.All() {
-		total = total.plus(hashOf(appendKept(nil, id, sequence, k)))
-	}
-	return total
 }
 
 func verifyNode(id uint64, n *node, s *State, wrong func(string, ...any)) {
@@ -183,10 +161,10 @@ func compareStates(kept, fresh *State, wrong func(string, ...any)) {
 			wrong("the index of %s differs from the one computed anew", index.name)
 		}
 	}
-	a := [...]uint64{kept.registered, kept.openStreams, kept.debts, kept.results}
-	b := [...]uint64{fresh.registered, fresh.openStreams, fresh.debts, fresh.results}
+	a := [...]uint64{kept.registered, kept.fenced, kept.openStreams, kept.debts, kept.results}
+	b := [...]uint64{fresh.registered, fresh.fenced, fresh.openStreams, fresh.debts, fresh.results}
 	if a != b {
-		wrong("counts of nodes, open streams, debts, results: kept %d, computed %d", a, b)
+		wrong("counts of nodes, fenced nodes, open streams, debts, results: kept %d, computed %d", a, b)
 	}
 }
 

@@ -1,0 +1,235 @@
+package meta_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwaterdb/headwater/meta"
+)
+
+func encodeState(t testing.TB, s *meta.State) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func decodeState(t testing.TB, b []byte) *meta.State {
+	t.Helper()
+	s, err := meta.Decode(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSnapshotRoundTrip encodes random states again and again, decodes them, and compares digest, bytes, export and
+// derived indexes; and it goes on with the decoded state beside the other, which must stay the same.
+func TestSnapshotRoundTrip(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	for range 6 {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		c := newChurn(t, seed)
+		twin := c.s
+		for round := range 8 {
+			c.run(60)
+			for _, row := range c.rows[twin.Index():] {
+				var err error
+				if twin, _, err = twin.Apply(twin.Index()+1, row); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if twin.Digest() != c.s.Digest() {
+				t.Fatalf("round %d: the state that went through a snapshot went another way", round)
+			}
+			b := encodeState(t, c.s)
+			twin = decodeState(t, b)
+			if twin.Index() != c.s.Index() || twin.Digest() != c.s.Digest() {
+				t.Fatalf("round %d: index %d digest %x became %d, %x", round, c.s.Index(), c.s.Digest(), twin.Index(), twin.Digest())
+			}
+			for name, s := range map[string]*meta.State{"kept": c.s, "decoded": twin} {
+				if err := s.Verify(); err != nil {
+					t.Fatalf("round %d: %s: %v", round, name, err)
+				}
+			}
+			if !bytes.Equal(b, encodeState(t, twin)) {
+				t.Fatalf("round %d: the same state encodes otherwise", round)
+			}
+			want, got := slices.Collect(c.s.Export()), slices.Collect(twin.Export())
+			if !reflect.DeepEqual(want, got) {
+				t.Fatalf("round %d: exports differ (-want +got):\n%s", round, cmp.Diff(want, got))
+			}
+			if c.s.Counts() != twin.Counts() {
+				t.Fatalf("round %d: counts %+v became %+v", round, c.s.Counts(), twin.Counts())
+			}
+			for _, r := range want {
+				seen[fmt.Sprintf("%T", r)]++
+			}
+		}
+	}
+	for _, r := range []meta.Record{meta.ClusterRecord{}, meta.Node{}, meta.Stream{}, meta.Range{}, meta.Debt{}, meta.Loss{},
+		meta.StoredSlice{}, meta.Key{}, meta.ObjectRecord{}, meta.ClientRecord{}, meta.AnswerRecord{}} {
+		if seen[fmt.Sprintf("%T", r)] == 0 {
+			t.Errorf("no state had a %T: the test shows nothing of it", r)
+		}
+	}
+}
+
+// TestSnapshotOfNothing covers the state before row 1.
+func TestSnapshotOfNothing(t *testing.T) {
+	t.Parallel()
+	s := decodeState(t, encodeState(t, meta.NewState()))
+	if s.Digest() != meta.NewState().Digest() || s.FormatLevel() != meta.FirstFormat {
+		t.Errorf("digest %x, level %d", s.Digest(), s.FormatLevel())
+	}
+}
+
+// TestDamagedSnapshots flips one bit of each byte, cuts at every length and adds bytes: each must be refused.
+func TestDamagedSnapshots(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	c := newChurn(t, seed)
+	c.run(150)
+	b := encodeState(t, c.s)
+	for i := range b {
+		flipped := bytes.Clone(b)
+		flipped[i] ^= 1 << rng.IntN(8)
+		if _, err := meta.Decode(bytes.NewReader(flipped)); err == nil {
+			t.Fatalf("byte %d: a flipped bit was not noticed", i)
+		}
+		if _, err := meta.Decode(bytes.NewReader(b[:i])); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("cut to %d of %d bytes: %v", i, len(b), err)
+		}
+	}
+	if _, err := meta.Decode(bytes.NewReader(append(bytes.Clone(b), 0))); err == nil || !strings.Contains(err.Error(), "bytes behind it") {
+		t.Errorf("a byte behind the end: %v", err)
+	}
+}
+
+// TestSnapshotOfAnotherVersion wants both versions named.
+func TestSnapshotOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	b := encodeState(t, meta.NewState())
+	at := len("HWSTATE")
+	for _, version := range []byte{0, b[at] + 1, 255} {
+		other := bytes.Clone(b)
+		other[at] = version
+		_, err := meta.Decode(bytes.NewReader(other))
+		var v *meta.VersionError
+		if !errors.As(err, &v) || v.Version != uint64(version) || v.Known != uint64(b[at]) {
+			t.Errorf("version %d: %v", version, err)
+			continue
+		}
+		for _, n := range []uint64{v.Version, v.Known} {
+			if !strings.Contains(err.Error(), fmt.Sprint(n)) {
+				t.Errorf("version %d: %q does not name %d", version, err, n)
+			}
+		}
+	}
+	if _, err := meta.Decode(strings.NewReader("PK\x03\x04 not one of ours")); err == nil || errors.As(err, new(*meta.VersionError)) {
+		t.Errorf("other bytes: %v", err)
+	}
+}
+
+// TestAbsurdCountsAllocateNothing feeds counts and lengths that no input can hold.
+func TestAbsurdCountsAllocateNothing(t *testing.T) {
+	head := append([]byte("HWSTATE"), encodeState(t, meta.NewState())[len("HWSTATE")])
+	cluster := []byte{32, 1, 4, 0, 1, 9, 9} // section, entries, bytes; index, format level, next stream, next object
+	block := func(section byte, entries, size uint64, body ...byte) []byte {
+		b := append(slices.Concat(head, cluster), section)
+		return append(binary.AppendUvarint(binary.AppendUvarint(b, entries), size), body...)
+	}
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
+	entry := func(section byte, body ...byte) []byte {
+		body = slices.Concat([]byte{section}, body, huge)
+		return block(section, 1, uint64(len(body)), body...)
+	}
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		want  string // in the error
+	}{
+		{"block size", block(1, 1, 1<<62), "cannot be"},
+		{"entries", block(1, 1<<40, 100, make([]byte, 100)...), "cannot be"},
+		{"no entries", block(1, 0, 0), "cannot be"},
+		{"instances", entry(1, 1, 1), "9223372036854775807 elements"},
+		{"labels", entry(2, 1, 1, 'a'), "9223372036854775807 elements"},
+		{"text", entry(6), "9223372036854775807 elements"},
+		{"object bytes", entry(16, 1, 2, 1, 0, 1, 0, 0, 1), "9223372036854775807 elements"},
+		{"slices in an object", block(16, 1, 21, slices.Concat([]byte{16, 1, 2, 1, 0, 1, 0, 0, 1, 11, 1, 0}, huge)...), "slices"},
+		{"debt of a stream that is not there", block(4, 1, 6, 4, 1, 1, 1, 0, 1), "stream 1 is not there"},
+		{"an answer without its client", block(8, 1, 41, slices.Concat([]byte{8}, make([]byte, 16),
+			[]byte{1, 0, 0}, make([]byte, 16), []byte{1, 0, 0, 1, 0})...), "does not remember"},
+		{"other section", block(99, 1, 1, 0), "section 99"},
+		{"sections in another order", append(block(6, 1, 5, 6, 1, 'k', 0, 1), 1, 1, 1, 0), "nodes, entry 0: this section does not belong here"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := meta.Decode(bytes.NewReader(c.bytes))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+			t.Errorf("%s: %d bytes allocated for an input of %d", c.name, got, len(c.bytes))
+		}
+	}
+}
+
+// brokenWriter fails after some bytes.
+type brokenWriter struct{ left int }
+
+var errBroken = errors.New("disk full")
+
+func (w *brokenWriter) Write(b []byte) (int, error) {
+	if w.left -= len(b); w.left < 0 {
+		return 0, errBroken
+	}
+	return len(b), nil
+}
+
+// TestEncodeReportsTheWriter wants the writer's error, whenever it comes.
+func TestEncodeReportsTheWriter(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, 5)
+	c.run(50)
+	for left := range len(encodeState(t, c.s)) {
+		if err := c.s.Encode(&brokenWriter{left}); !errors.Is(err, errBroken) {
+			t.Fatalf("writer that fails after %d bytes: %v", left, err)
+		}
+	}
+}
+
+// TestLargeSnapshotHasManyBlocks covers the borders of blocks, in the middle of streams and of clients.
+func TestLargeSnapshotHasManyBlocks(t *testing.T) {
+	t.Parallel()
+	s := filledState(t, 3000, true)
+	b := encodeState(t, s)
+	if len(b) < 3*64<<10 {
+		t.Fatalf("the snapshot has %d bytes, too few for blocks to matter", len(b))
+	}
+	twin := decodeState(t, b)
+	if twin.Digest() != s.Digest() {
+		t.Fatal("digest differs")
+	}
+	if err := twin.Verify(); err != nil {
+		t.Fatal(err)
+	}
+}
