@@ -256,7 +256,7 @@ func TestTrimStream(t *testing.T) {
 			}
 		}},
 		{name: "touches no object", given: full, cmd: trimStream(at(1, 1), 1, 1, 100), want: "applied", check: func(t *testing.T, c *world) {
-			if o, ok := meta.ObjectOf(c.s, 1); !ok || o.State != meta.ObjectCommitted || o.LiveSlices != 1 {
+			if o, ok := c.s.Object(1); !ok || o.State != meta.ObjectCommitted || o.LiveSlices != 1 {
 				t.Errorf("got %+v", o)
 			}
 		}},
@@ -319,11 +319,11 @@ func TestDeleteStream(t *testing.T) {
 			}
 		}},
 		{name: "its slices wait for ReclaimObjects", given: then(then(opened, filled(9)...), closeStream(at(1, 1), 1, 1)), cmd: remove(1, 1), want: "applied", check: func(t *testing.T, c *world) {
-			if o, _ := meta.ObjectOf(c.s, 1); o.LiveSlices != 1 {
+			if o, _ := c.s.Object(1); o.LiveSlices != 1 {
 				t.Errorf("object 1 has %d slices that are not released", o.LiveSlices)
 			}
 			c.given(meta.ReclaimObjects{Limit: 10})
-			if o, _ := meta.ObjectOf(c.s, 1); o.LiveSlices != 0 || o.State != meta.ObjectDeletable {
+			if o, _ := c.s.Object(1); o.LiveSlices != 0 || o.State != meta.ObjectDeletable {
 				t.Errorf("after ReclaimObjects object 1 is %+v", o)
 			}
 		}},

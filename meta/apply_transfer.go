@@ -93,26 +93,16 @@ func (t *tx) writeOff(id uint64, s *stream) (*streamRare, *Error) {
 	return r.orNil(), nil
 }
 
-// addLosses returns the losses with the debts among them, in order, adjoining ones merged. Losses and debts are both in
-// order and share no offset.
+// addLosses returns the losses with the debts behind them, adjoining ones merged. A write-off leaves no debt, so all
+// debts were made after all losses, and lie above them.
 func addLosses(losses []loss, debts []debt) []loss {
-	out := make([]loss, 0, len(losses)+len(debts))
-	add := func(l loss) {
-		if n := len(out); n > 0 && out[n-1].end == l.start {
-			out[n-1].end = l.end
-			return
-		}
-		out = append(out, l)
-	}
+	out := append(make([]loss, 0, len(losses)+len(debts)), losses...)
 	for _, d := range debts {
-		for len(losses) > 0 && losses[0].start < d.start {
-			add(losses[0])
-			losses = losses[1:]
+		if n := len(out); n > 0 && out[n-1].end == d.start {
+			out[n-1].end = d.boundary
+			continue
 		}
-		add(loss{d.start, d.boundary})
-	}
-	for _, l := range losses {
-		add(l)
+		out = append(out, loss{d.start, d.boundary})
 	}
 	return out
 }
