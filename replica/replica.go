@@ -7,8 +7,14 @@ package replica
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	mrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -116,16 +122,6 @@ type Result[R any] struct {
 	Err      error // nil, or one of the errors below, or the context's error together with one of them
 }
 
-// View is one immutable state. It never changes and may be kept.
-type View[S any] struct {
-	State S
-	Index oplog.Index
-	next  chan struct{}
-}
-
-// Next returns a channel that is closed when a newer view is published or the replica is closed.
-func (v *View[S]) Next() <-chan struct{} { return v.next }
-
 // How a proposal or a wait ends other than by a result.
 var (
 	// ErrUnknown: the command may or may not take effect.
@@ -151,43 +147,256 @@ var (
 )
 
 // Init makes log a new cluster with a random id and returns it. oplog.ErrExists where one is there.
-func Init(ctx context.Context, log oplog.Log) (Genesis, error) { panic("to be written") }
+func Init(ctx context.Context, log oplog.Log) (Genesis, error) {
+	g := Genesis{ClusterID: ID(randomBytes()), Format: Format}
+	for g.Incarnation == 0 {
+		seed := randomBytes()
+		g.Incarnation = binary.LittleEndian.Uint64(seed[:])
+	}
+	if err := log.Init(ctx, AppendGenesis(nil, g)); err != nil {
+		return Genesis{}, fmt.Errorf("write row 0: %w", err)
+	}
+	return g, nil
+}
+
+// randomBytes draws what names a cluster, an incarnation or a writer.
+func randomBytes() (b [16]byte) {
+	rand.Read(b[:]) // never fails
+	return b
+}
+
+// withDefaults fills in what was left zero.
+func (o Options) withDefaults() Options {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.QueueCommands, 65536)
+	def(&o.QueueBytes, 64<<20)
+	def(&o.RowCommands, MaxRowCommands)
+	def(&o.RowBytes, 1<<20)
+	def(&o.SnapshotInterval, 1024)
+	def(&o.ReadBytes, 4<<20)
+	if o.KeepRows == 0 {
+		o.KeepRows = max(o.SnapshotInterval, 0)
+	}
+	o.KeepRows = max(o.KeepRows, 0)
+	o.SnapshotInterval = max(o.SnapshotInterval, 0)
+	if o.RetryMin == 0 {
+		o.RetryMin = 20 * time.Millisecond
+	}
+	if o.RetryMax == 0 {
+		o.RetryMax = max(time.Second, o.RetryMin)
+	}
+	return o
+}
+
+// validate refuses what makes no sense.
+func (o Options) validate() error {
+	switch {
+	case o.QueueCommands < 1 || o.QueueBytes < 1:
+		return fmt.Errorf("QueueCommands %d and QueueBytes %d must be at least 1", o.QueueCommands, o.QueueBytes)
+	case o.RowCommands < 1 || o.RowCommands > MaxRowCommands:
+		return fmt.Errorf("RowCommands is %d, allowed are 1 to %d", o.RowCommands, MaxRowCommands)
+	case o.RowBytes < 1 || o.RowBytes > MaxRowBytes:
+		return fmt.Errorf("RowBytes is %d, allowed are 1 to %d", o.RowBytes, MaxRowBytes)
+	case o.ReadBytes < 1:
+		return fmt.Errorf("ReadBytes is %d, must be at least 1", o.ReadBytes)
+	case o.RetryMin < time.Millisecond || o.RetryMax < o.RetryMin:
+		return fmt.Errorf("RetryMin %v must be at least 1ms and RetryMax %v at least that", o.RetryMin, o.RetryMax)
+	}
+	return nil
+}
+
+// validate refuses a machine with a function missing.
+func (m *Machine[S, R]) validate() error {
+	if m.Apply == nil || m.Digest == nil || m.Encode == nil || m.Decode == nil {
+		return errors.New("the machine must have Apply, Digest, Encode and Decode")
+	}
+	return nil
+}
+
+// recall asks the machine what became of a command; a machine without memory knows nothing, nor does one that panics.
+func (m *Machine[S, R]) recall(s S, command []byte) (value R, known bool) {
+	if m.Recall == nil {
+		return value, false
+	}
+	defer func() {
+		if recover() != nil {
+			known = false
+		}
+	}()
+	return m.Recall(s, command)
+}
 
 // Replica is one node's copy of the state. All methods may be called at once from many goroutines.
-type Replica[S, R any] struct{}
+type Replica[S, R any] struct {
+	log        oplog.Log
+	m          Machine[S, R]
+	o          Options
+	genesis    Genesis
+	token      Token
+	maxCommand int // largest command that fits into a row here, in bytes
+
+	view  atomic.Pointer[View[S]]
+	table table[R]
+
+	// Each of these has capacity 1 and one receiver; sending never blocks.
+	wakeFlusher     chan struct{}
+	wakeTailer      chan struct{}
+	wakeSnapshotter chan struct{}
+	wakeLooker      chan struct{}
+	watchAfter      chan oplog.Index // tailer → watcher: wait for rows above it
+	watchWoke       chan oplog.Index // watcher → tailer: the wait after it is over
+
+	stopped chan struct{} // closed when nothing will be applied any more: halted or closed
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	closing sync.Once
+}
 
 // Open reads the newest snapshot, starts the engine and returns at once after the first read of the log; the replica
 // may still be catching up. It never creates a cluster. The log stays the caller's to close, after Close.
+//
+// It fails where there is no cluster (oplog.ErrNoCluster), where it is another one than Options expect
+// (ErrWrongCluster), where row 0 or the snapshot is of a format that this program does not know (ErrFormat) or is
+// damaged (ErrUndecodable), and with what the database says where it cannot be read; ctx bounds that and nothing after it.
+// A bad row above the snapshot does not fail it: the replica is open then, and halted.
 func Open[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], o Options) (*Replica[S, R], error) {
-	panic("to be written")
+	o = o.withDefaults()
+	if err := errors.Join(o.validate(), m.validate()); err != nil {
+		return nil, fmt.Errorf("open replica: %w", err)
+	}
+	maxRow := MaxRowBytes
+	if most := log.Info().MaxPayload; most > 0 {
+		maxRow = min(maxRow, most)
+	}
+	o.RowBytes = min(o.RowBytes, maxRow)
+	r := &Replica[S, R]{
+		log: log, m: m, o: o, token: Token(randomBytes()), maxCommand: maxRow - rowOverhead - commandOverhead,
+		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
+		wakeLooker: make(chan struct{}, 1), watchAfter: make(chan oplog.Index, 1), watchWoke: make(chan oplog.Index, 1),
+		stopped: make(chan struct{}),
+	}
+	if r.maxCommand < 1 {
+		return nil, fmt.Errorf("open replica: %w: the database takes payloads of %d bytes only", oplog.ErrSettings, maxRow)
+	}
+	tail, err := r.begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open replica: %w", err)
+	}
+	r.start(tail)
+	return r, nil
 }
 
-// Propose appends the commands in this order and returns when each has its result. They may land in several rows,
-// with other proposals between them. When ctx ends, those not handed to the database are given up (ErrNotApplied)
-// and the others end in ErrUnknown. The slices are not kept after an answer other than ErrUnknown. Propose blocks
-// until the answers are there and may not be called from Events.
-func (r *Replica[S, R]) Propose(ctx context.Context, commands ...[]byte) []Result[R] {
-	panic("to be written")
+// begin finds out what history is stored, builds the state to begin with and applies the first page of rows.
+func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
+	bounds, err := r.log.Bounds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at the log: %w", err)
+	}
+	tail := &tailStep[S, R]{
+		m: r.m, token: r.token, haltAtOnce: r.o.HaltOnDivergence, readBytes: r.o.ReadBytes, retry: r.pauses(),
+		chance: r.chance(), handed: map[oplog.Index]ownRow{}, contradictors: map[Token]oplog.Index{},
+	}
+	snap, err := r.base(ctx, bounds)
+	if err != nil {
+		return nil, err
+	}
+	r.genesis, tail.genesis = snap.Genesis, snap.Genesis
+	if want := r.o.ClusterID; want != (ID{}) && want != r.genesis.ClusterID {
+		return nil, fmt.Errorf("%w: expected %s, found %s", ErrWrongCluster, want, r.genesis.ClusterID)
+	}
+	now := time.Now()
+	tail.current = now
+	tail.set(snap.State, snap.Index, snap.Digest)
+	tail.looked(bounds, nil, now)
+	r.table = table[R]{batches: map[uint64]*batch[R]{}, current: now}
+	r.table.status = Status{ClusterID: r.genesis.ClusterID, Incarnation: r.genesis.Incarnation}
+	r.table.meter = snapMeter{interval: oplog.Index(r.o.SnapshotInterval)}
+	r.table.stored(bounds.Snapshot)
+	r.adopt(tail)
+	rows, err := r.log.Read(ctx, tail.applied, tail.readBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read after row %d: %w", tail.applied, err)
+	}
+	tail.read(rows, nil, now)
+	for tail.next(tailFacts{now: now}).kind == tailApply {
+		r.apply(tail)
+	}
+	r.report(tail)
+	return tail, nil
 }
 
-// View returns the current view: a pointer load.
-func (r *Replica[S, R]) View() *View[S] { panic("to be written") }
-
-// Wait returns the first view at or above index.
-func (r *Replica[S, R]) Wait(ctx context.Context, index oplog.Index) (*View[S], error) {
-	panic("to be written")
+// base returns the stored snapshot, or the state before row 1.
+func (r *Replica[S, R]) base(ctx context.Context, bounds oplog.Bounds) (*Snapshot[S], error) {
+	if bounds.Snapshot.Parts > 0 {
+		return LoadSnapshot(ctx, r.log, r.m)
+	}
+	if bounds.Empty {
+		return nil, oplog.ErrNoCluster
+	}
+	if bounds.Oldest > 0 {
+		return nil, fmt.Errorf("%w: row 0 is missing and there is no snapshot (rows %d to %d are present)",
+			oplog.ErrCorrupt, bounds.Oldest, bounds.Newest)
+	}
+	g, err := ReadGenesis(ctx, r.log)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot[S]{Genesis: g, State: r.m.Empty, Digest: r.m.Digest(r.m.Empty)}, nil
 }
 
-// Linearize returns a view that holds every command whose answer was given, anywhere, before the call. Callers that
-// come together share one look at the log.
-func (r *Replica[S, R]) Linearize(ctx context.Context) (*View[S], error) { panic("to be written") }
+// ReadGenesis reads what row 0 says. Where row 0 was truncated the error wraps oplog.ErrCorrupt; the snapshot says it
+// then.
+func ReadGenesis(ctx context.Context, log oplog.Log) (Genesis, error) {
+	rows, err := log.Read(ctx, oplog.Beginning, 0)
+	if err != nil {
+		return Genesis{}, fmt.Errorf("read row 0: %w", err)
+	}
+	if len(rows) == 0 || rows[0].Index != 0 {
+		return Genesis{}, fmt.Errorf("read row 0: %w: it is not there", oplog.ErrCorrupt)
+	}
+	return DecodeGenesis(rows[0].Payload)
+}
 
-// Status tells how the replica stands.
-func (r *Replica[S, R]) Status() Status { panic("to be written") }
+func (r *Replica[S, R]) pauses() pauses { return pauses{r.o.RetryMin, r.o.RetryMax} }
 
-// Snapshot stores a snapshot of the current view now, whatever the interval, verifies it, truncates, and returns its
-// index. If one as new is stored already that one's index is returned.
-func (r *Replica[S, R]) Snapshot(ctx context.Context) (oplog.Index, error) { panic("to be written") }
+// chance returns a source of chance for one goroutine.
+func (r *Replica[S, R]) chance() *mrand.Rand {
+	seed := randomBytes()
+	return mrand.New(mrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
+}
 
-// Close stops the engine, answers every waiter and waits for its goroutines.
-func (r *Replica[S, R]) Close() error { panic("to be written") }
+// start starts the goroutines; Close waits for them.
+func (r *Replica[S, R]) start(tail *tailStep[S, R]) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	flush := &flushStep{rowCommands: r.o.RowCommands, rowBytes: r.o.RowBytes, retry: r.pauses(), chance: r.chance()}
+	r.running.Go(func() { r.flush(ctx, flush) })
+	r.running.Go(func() { r.tail(ctx, tail) })
+	r.running.Go(func() { r.watch(ctx, &retrier{r.pauses(), r.chance(), &r.o.Events}) })
+	r.running.Go(func() { r.looker(ctx) })
+	r.running.Go(func() { r.snapshots(ctx, &retrier{r.pauses(), r.chance(), &r.o.Events}) })
+}
+
+// Close stops the engine, answers every waiter and waits for its goroutines. What is queued ends in ErrClosed; what
+// was handed to the database and not applied here ends in ErrUnknown together with ErrClosed. Views stay readable. It
+// may be called more than once; each call returns when the replica is closed. It never fails.
+func (r *Replica[S, R]) Close() error {
+	r.closing.Do(func() {
+		r.table.close()
+		r.cancel()
+		signal(r.wakeFlusher)
+		r.running.Wait()
+		if r.table.end(ErrClosed) {
+			close(r.stopped)
+		}
+		close(r.View().next)
+		if st, changed := r.table.closed(); changed {
+			r.o.Events.stateOf(st)
+		}
+	})
+	return nil
+}

@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+)
+
+// The flusher. It alone appends.
+//
+//	queue → take ≤256 commands → Append at the slot after the last row seen ─┬ acknowledged → row handed to the tailer
+//	  ↑                                                                      ├ lost         → wait until the slot was seen
+//	  └───────────────── back to the front, for a new slot ←─────────────────┘ unknown      → the same bytes, same slot
+//
+// What holds at every moment:
+//
+//  1. One append is under way at a time, so the order of the queue is the order of the rows.
+//  2. It appends at n+1 only after row n was seen: applied by the tailer, or acknowledged to the flusher itself. In
+//     the second case it need not wait for the tailer, up to maxAhead rows.
+//  3. A batch is appended under its number at one slot only, with the same bytes every time. Its commands go to
+//     another slot only once that slot is known to hold another row, or the database has vouched that no statement
+//     took effect. A statement that arrives late therefore meets its slot taken, or its predecessor truncated.
+//  4. The flusher never answers that something was applied. It hands the acknowledged row over and forgets it; the
+//     tailer applies it when it is the next one, publishes, and answers. So it makes no difference whether an
+//     acknowledgement arrived, got lost and the row was read from the log instead, or a snapshot jumped over it.
+//  5. Whether a batch's slot was seen and whether the batch was answered are read under one lock, in which the tailer
+//     changed both: a slot that was seen and a batch that was not answered means that the row is another's.
+//
+// Group commit comes by itself: whatever gathers while an append is under way makes the next row, and an idle flusher
+// appends the moment something is queued.
+//
+// Roads not taken. A linger of some milliseconds before an append gathers more commands per row; it makes the idle
+// case slow to help a busy case that gathers anyway. Several appends under way at once would hide the database's
+// latency, but the second could land where the first did not, and order, density and the resolution of lost answers
+// all rest on there being one. Cancelling the statement when a caller gives up does not make it not happen. Reading
+// the slot back after an unknown outcome, as a special case, is what the tailer does anyhow.
+
+// appendPatience bounds one append. After it the outcome is unknown and the statement is sent again.
+const appendPatience = 10 * time.Second
+
+// flush is the flusher's goroutine.
+func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
+	var b *batch[R]
+	var row RowInfo
+	var payload []byte
+	timer := newTimer()
+	defer timer.stop()
+	for {
+		facts := r.table.flushFacts(b)
+		do := step.next(facts)
+		switch do.kind {
+		case flushStop:
+			return
+		case flushWait:
+			timer.set(do.until)
+			select {
+			case <-r.wakeFlusher:
+			case <-timer.c():
+			case <-ctx.Done():
+			}
+		case flushRequeue:
+			r.table.requeue(b)
+			b = nil
+		case flushTake:
+			b = r.table.take(do.number, do.at, step.rowCommands, step.rowBytes-rowOverhead)
+			if b == nil {
+				continue // all of it was given up in between
+			}
+			row, payload = r.encodeRow(b, facts)
+			step.took(b.slot, len(row.Commands), len(payload))
+			r.append(ctx, step, b, row, payload)
+		case flushAsk:
+			r.append(ctx, step, b, row, payload)
+		}
+	}
+}
+
+// encodeRow makes the row and its payload of b. The row's commands share memory with the payload and no longer with
+// the callers' slices, so that the machine may keep them.
+func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts) (RowInfo, []byte) {
+	row := RowInfo{
+		Index: b.slot, Incarnation: r.genesis.Incarnation, Writer: r.token, Batch: b.number,
+		Seen: f.applied, SeenDigest: f.digest, Commands: b.commands,
+	}
+	size := rowOverhead
+	for _, c := range b.commands {
+		size += len(c) + commandOverhead
+	}
+	payload := AppendRow(make([]byte, 0, size), &row)
+	row.Commands = make([][]byte, len(b.commands))
+	end := len(payload) - sumSize
+	row.Checksum = binary.LittleEndian.Uint64(payload[end:])
+	for i := len(b.commands) - 1; i >= 0; i-- {
+		n := len(b.commands[i])
+		row.Commands[i] = payload[end-n : end : end]
+		end -= n + uvarintSize(n)
+	}
+	b.commands = nil
+	return row, payload
+}
+
+// append sends the batch in hand and deals with how that ended.
+func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R], row RowInfo, payload []byte) {
+	r.table.ask(b.slot)
+	start := time.Now()
+	asking, cancel := context.WithTimeout(ctx, appendPatience)
+	err := r.log.Append(asking, b.slot, payload)
+	cancel()
+	now := time.Now()
+	verdict, failure := step.appended(err, now)
+	switch verdict {
+	case verdictLanded:
+		r.table.landed(ownRow{row: row, bytes: len(payload)})
+		r.o.Events.appended(b.slot, len(row.Commands), len(payload), now.Sub(start))
+	case verdictUnsure:
+		r.table.unsure()
+		r.o.Events.retry("append", err, step.until.Sub(now))
+	case verdictLost:
+		r.table.requeue(b)
+		r.o.Events.conflict(b.slot)
+	case verdictAgain:
+		r.table.requeue(b)
+		r.o.Events.retry("append", err, max(step.until.Sub(now), 0))
+	case verdictRefused:
+		r.table.fail(b, failure)
+	}
+	r.table.database("append", err)
+	signal(r.wakeTailer) // its row came, or somebody else's did
+}
+
+// flushFacts gathers what the flusher's next decision depends on.
+func (t *table[R]) flushFacts(b *batch[R]) flushFacts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return flushFacts{
+		now:      time.Now(),
+		applied:  t.status.Applied,
+		digest:   t.status.Digest,
+		newest:   t.status.Newest,
+		queued:   t.queuedLive > 0,
+		held:     t.held,
+		stopped:  t.ended != nil || t.closing,
+		resolved: b != nil && b.resolved,
+	}
+}

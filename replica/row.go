@@ -1,0 +1,260 @@
+package replica
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// The envelopes. Everything that the engine stores starts with the version of its envelope and a letter for its
+// kind, and ends with a 64-bit xxh3 over all bytes before it, in little-endian order. Numbers are unsigned varints
+// where nothing else is said; a varint longer than needed, or bytes after the checksum, make an envelope invalid, so
+// that one content has one encoding.
+//
+//	genesis (row 0)  version 'G'  cluster id [16]  incarnation [8, little-endian]  format  checksum
+//	row              version 'R'  own index  incarnation [8]  writer token [16]  batch
+//	                 index seen  digest seen [16]  number of commands  (length, bytes)…  checksum
+//	snapshot         version 'S'  index  incarnation [8]  cluster id [16]  format  digest [16]  checksum
+//	                 body (a zstd stream of what Machine.Encode wrote)  checksum over everything before it
+const (
+	envelopeVersion = 1
+	kindGenesis     = 'G'
+	kindRow         = 'R'
+	kindSnapshot    = 'S'
+	sumSize         = 8
+
+	// rowOverhead is the most that an envelope adds to its commands, besides commandOverhead for each of them.
+	rowOverhead     = 2 + 10 + 8 + 16 + 10 + 10 + 16 + 2 + sumSize
+	commandOverhead = 4 // the length of a command below 8 MiB
+)
+
+// Format is the newest format of rows and snapshots that this program reads, and the one that Init writes.
+const Format = 1
+
+const (
+	// MaxRowCommands is the most commands that a row holds.
+	MaxRowCommands = 256
+	// MaxRowBytes is the size above which a payload is no row, in bytes.
+	MaxRowBytes = 8 << 20
+)
+
+// ErrUndecodable is wrapped by every error that says that stored bytes are not what they should be.
+var ErrUndecodable = errors.New("undecodable")
+
+// Token names one opened replica: random bytes drawn at Open, so that a writer knows its own rows when it reads them.
+type Token [16]byte
+
+// String returns the token in hex.
+func (t Token) String() string { return hex.EncodeToString(t[:]) }
+
+// String returns the id in hex.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// String returns the digest in hex.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// RowInfo is a decoded row.
+type RowInfo struct {
+	Index       oplog.Index // where the row says that it stands
+	Incarnation uint64      // the history it belongs to
+	Writer      Token       // who appended it
+	Batch       uint64      // the writer's number for what it appended, rising; never used for two contents
+	Seen        oplog.Index // the index of the state that the writer had applied, below Index
+	SeenDigest  Digest      // and the digest of that state
+	Commands    [][]byte    // 1 to MaxRowCommands; they share memory with the payload
+	Checksum    uint64      // over all of the above
+}
+
+// AppendRow appends the encoding of r to b; r.Checksum is computed, not read. It does not check the limits.
+func AppendRow(b []byte, r *RowInfo) []byte {
+	start := len(b)
+	b = append(b, envelopeVersion, kindRow)
+	b = binary.AppendUvarint(b, uint64(r.Index))
+	b = binary.LittleEndian.AppendUint64(b, r.Incarnation)
+	b = append(b, r.Writer[:]...)
+	b = binary.AppendUvarint(b, r.Batch)
+	b = binary.AppendUvarint(b, uint64(r.Seen))
+	b = append(b, r.SeenDigest[:]...)
+	b = binary.AppendUvarint(b, uint64(len(r.Commands)))
+	for _, c := range r.Commands {
+		b = binary.AppendUvarint(b, uint64(len(c)))
+		b = append(b, c...)
+	}
+	return seal(b, start)
+}
+
+// DecodeRow decodes the row that was found at index at, and checks everything that can be checked without knowing
+// the cluster: version, kind, checksum, limits, and that the row says at too. The caller compares Incarnation. Every
+// error wraps ErrUndecodable. The commands share memory with payload.
+func DecodeRow(at oplog.Index, payload []byte) (RowInfo, error) {
+	r, err := decodeRow(payload)
+	if err == nil && r.Index != at {
+		err = fmt.Errorf("it says that it is row %d", r.Index)
+	}
+	if err != nil {
+		return RowInfo{}, fmt.Errorf("%w row at index %d: %w", ErrUndecodable, at, err)
+	}
+	return r, nil
+}
+
+func decodeRow(payload []byte) (RowInfo, error) {
+	var r RowInfo
+	if len(payload) > MaxRowBytes {
+		return r, fmt.Errorf("%d bytes, allowed are %d", len(payload), MaxRowBytes)
+	}
+	body, sum, err := unseal(payload, kindRow)
+	if err != nil {
+		return r, err
+	}
+	c := cursor{rest: body}
+	r.Checksum = sum
+	r.Index = oplog.Index(c.uvarint("index"))
+	r.Incarnation = c.fixed64("incarnation")
+	c.copy(r.Writer[:], "writer token")
+	r.Batch = c.uvarint("batch")
+	r.Seen = oplog.Index(c.uvarint("index seen"))
+	c.copy(r.SeenDigest[:], "digest seen")
+	n := c.uvarint("number of commands")
+	if c.err == nil && (n == 0 || n > MaxRowCommands) {
+		return r, fmt.Errorf("%d commands, allowed are 1 to %d", n, MaxRowCommands)
+	}
+	if c.err == nil {
+		r.Commands = make([][]byte, n)
+		for i := range r.Commands {
+			r.Commands[i] = c.take(c.uvarint("length of a command"), "command")
+		}
+	}
+	if err := c.end(); err != nil {
+		return r, err
+	}
+	if r.Index > oplog.MaxIndex {
+		return r, fmt.Errorf("its index %d is above %d", r.Index, oplog.MaxIndex)
+	}
+	if r.Seen >= r.Index {
+		return r, fmt.Errorf("its writer claims to have seen row %d before it wrote row %d", r.Seen, r.Index)
+	}
+	return r, nil
+}
+
+// AppendGenesis appends the encoding of g, the payload of row 0, to b.
+func AppendGenesis(b []byte, g Genesis) []byte {
+	start := len(b)
+	b = append(b, envelopeVersion, kindGenesis)
+	b = append(b, g.ClusterID[:]...)
+	b = binary.LittleEndian.AppendUint64(b, g.Incarnation)
+	b = binary.AppendUvarint(b, g.Format)
+	return seal(b, start)
+}
+
+// DecodeGenesis decodes the payload of row 0. ErrFormat where a newer program wrote it; every other error wraps
+// ErrUndecodable.
+func DecodeGenesis(payload []byte) (Genesis, error) {
+	var g Genesis
+	if len(payload) > 1 && payload[1] == kindGenesis && payload[0] > envelopeVersion {
+		return g, formatError("row 0", uint64(payload[0]))
+	}
+	body, _, err := unseal(payload, kindGenesis)
+	if err == nil {
+		c := cursor{rest: body}
+		c.copy(g.ClusterID[:], "cluster id")
+		g.Incarnation = c.fixed64("incarnation")
+		g.Format = c.uvarint("format")
+		err = c.end()
+	}
+	if err != nil {
+		return Genesis{}, fmt.Errorf("%w row 0: %w", ErrUndecodable, err)
+	}
+	if g.Format > Format {
+		return Genesis{}, formatError("row 0", g.Format)
+	}
+	return g, nil
+}
+
+func formatError(what string, found uint64) error {
+	return fmt.Errorf("%w: %s has format %d and this program supports up to %d", ErrFormat, what, found, Format)
+}
+
+// seal appends the checksum over b[start:].
+func seal(b []byte, start int) []byte {
+	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b[start:]))
+}
+
+// unseal checks version, kind and checksum, and returns what is between them.
+func unseal(b []byte, kind byte) (body []byte, sum uint64, err error) {
+	switch {
+	case len(b) < 2+sumSize:
+		return nil, 0, fmt.Errorf("%d bytes are too few", len(b))
+	case b[0] != envelopeVersion:
+		return nil, 0, fmt.Errorf("envelope version %d, known is %d", b[0], envelopeVersion)
+	case b[1] != kind:
+		return nil, 0, fmt.Errorf("kind %q where %q belongs", b[1], kind)
+	}
+	end := len(b) - sumSize
+	sum = binary.LittleEndian.Uint64(b[end:])
+	if got := xxh3.Hash(b[:end]); got != sum {
+		return nil, 0, fmt.Errorf("checksum %016x over the content, %016x stored", got, sum)
+	}
+	return b[2:end], sum, nil
+}
+
+// uvarintSize returns how many bytes the length n takes as a varint.
+func uvarintSize(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
+
+// cursor consumes an envelope; the first thing that is wrong sticks, and everything after it reads as zero.
+type cursor struct {
+	rest []byte
+	err  error
+}
+
+func (c *cursor) fail(what, why string) {
+	if c.err == nil {
+		c.err, c.rest = fmt.Errorf("%s %s", what, why), nil
+	}
+}
+
+func (c *cursor) uvarint(what string) uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 {
+		c.fail(what, "is cut off or above 64 bits")
+		return 0
+	}
+	if n > 1 && c.rest[n-1] == 0 {
+		c.fail(what, "is encoded longer than needed")
+		return 0
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) take(n uint64, what string) []byte {
+	if n > uint64(len(c.rest)) {
+		c.fail(what, "is cut off")
+		return nil
+	}
+	b := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *cursor) fixed64(what string) uint64 {
+	if b := c.take(8, what); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (c *cursor) copy(to []byte, what string) { copy(to, c.take(uint64(len(to)), what)) }
+
+// end reports the first error, or bytes that nobody consumed.
+func (c *cursor) end() error {
+	if c.err == nil && len(c.rest) > 0 {
+		c.fail("envelope", fmt.Sprintf("has %d bytes too many", len(c.rest)))
+	}
+	return c.err
+}

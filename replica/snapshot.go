@@ -1,0 +1,315 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// The snapshotter. It alone writes snapshots and truncates, and it reads published views only, so that neither
+// applying nor reading waits for it.
+//
+//	due, or asked for → look at what is stored → encode the view into parts, decode them on the side and compare the
+//	digest → commit, only over an older one → read the stored parts back and compare → truncate in small batches
+//
+// A crash, an error or a lost race at any point leaves a log that recovers: until the commit the old snapshot stands
+// and no row it does not cover was touched, after it the new one does, and rows go only after the new one has been
+// read back. Whoever comes after finishes a truncation that was left unfinished, since it follows from what is stored.
+//
+// The digest is compared before the commit as well as after it. A snapshot that does not decode would otherwise
+// replace one that does, and nothing could be rebuilt from it if it did.
+//
+// Roads not taken. Encoding in the tailer stalls everybody for as long as it takes. One transaction for all parts
+// stalls appends where writers exclude each other. Truncating in the transaction of the commit saves a statement, and
+// loses rows where a database commits half of it.
+
+const (
+	truncateRows = 256             // rows deleted in one transaction
+	longestPace  = 2 * time.Second // longest pause between two parts, or two deletions, however slow they are
+	abortTime    = time.Second     // for dropping the parts of a snapshot that came to nothing
+)
+
+// snapCall is one call of Replica.Snapshot.
+type snapCall struct {
+	index oplog.Index
+	err   error
+	done  chan struct{}
+}
+
+// Snapshot stores a snapshot of the current view now, whatever the interval, verifies it, truncates, and returns its
+// index. If one as new is stored already that one's index is returned. When ctx ends the snapshot is made all the same.
+func (r *Replica[S, R]) Snapshot(ctx context.Context) (oplog.Index, error) {
+	c, err := r.table.force()
+	if err == nil {
+		signal(r.wakeSnapshotter)
+		select {
+		case <-c.done:
+			err = c.err
+		case <-r.stopped:
+			err = r.table.endedBy()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("take a snapshot: %w", err)
+	}
+	return c.index, nil
+}
+
+// snapshots is the snapshotter's goroutine.
+func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
+	s := snapshotter[S, R]{r: r}
+	timer := newTimer()
+	defer timer.stop()
+	failures := 0
+	for {
+		select {
+		case <-r.wakeSnapshotter:
+		case <-timer.c():
+		case <-r.stopped:
+			return
+		case <-ctx.Done():
+			return
+		}
+		calls := r.table.takeForced()
+		index, err := s.cycle(ctx, len(calls) > 0)
+		for _, c := range calls {
+			c.index, c.err = index, err
+			close(c.done)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.table.database("snapshot", err)
+		if err == nil {
+			failures = 0
+			timer.set(time.Time{})
+			continue
+		}
+		pause := retry.pauses.after(failures, retry.chance)
+		retry.events.retry("snapshot", err, pause)
+		failures++
+		timer.set(time.Now().Add(pause))
+	}
+}
+
+// snapshotter is what the snapshotter remembers from one cycle to the next.
+type snapshotter[S, R any] struct {
+	r        *Replica[S, R]
+	verified oplog.Index // index of the newest stored snapshot that was read back and found whole
+}
+
+// cycle takes a snapshot where one is due or forced, and truncates what the stored one allows. It returns the index
+// of the stored snapshot.
+func (s *snapshotter[S, R]) cycle(ctx context.Context, force bool) (oplog.Index, error) {
+	r := s.r
+	bounds, err := r.log.Bounds(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("look at the log: %w", err)
+	}
+	due := r.table.stored(bounds.Snapshot)
+	view := r.View()
+	stored := bounds.Snapshot.Index
+	if (due || force) && view.Index > stored {
+		start := time.Now()
+		size, err := s.store(ctx, view)
+		if err == nil || !isConflict(err) {
+			r.o.Events.snapshot(view.Index, size, time.Since(start), err)
+		}
+		switch {
+		case isConflict(err): // somebody else was faster, and the stored one is as good
+		case err != nil:
+			return 0, fmt.Errorf("store the snapshot at index %d: %w", view.Index, err)
+		}
+		if bounds, err = r.log.Bounds(ctx); err != nil {
+			return 0, fmt.Errorf("look at the log: %w", err)
+		}
+		r.table.stored(bounds.Snapshot)
+		stored = bounds.Snapshot.Index
+	}
+	return stored, s.truncate(ctx, bounds)
+}
+
+// store encodes the view, commits it as the snapshot and reads it back.
+func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int64, err error) {
+	r := s.r
+	w, err := r.log.CreateSnapshot(ctx, view.Index)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+			defer cancel()
+			w.Abort(cleanup) // what it leaves behind is swept by the next commit
+		}
+	}()
+	pipe, check := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		snap, err := decodeSnapshot(pipe, &r.m)
+		if err == nil && snap.Index != view.Index {
+			err = fmt.Errorf("%w: decoded index %d", ErrUndecodable, snap.Index)
+		}
+		pipe.CloseWithError(errors.Join(err, io.ErrClosedPipe))
+		checked <- err
+	}()
+	parts := &partWriter{ctx: ctx, w: w, sum: xxh3.New()}
+	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view.Index, view.State)
+	check.CloseWithError(err) // nil: the end of the stream
+	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
+		err = bad
+	}
+	if err == nil {
+		err = parts.flush()
+	}
+	if err != nil {
+		return 0, err
+	}
+	if err := commit(ctx, w); err != nil {
+		return 0, err
+	}
+	return parts.size, s.readBack(ctx, view.Index, parts)
+}
+
+// commit commits, once more where the first attempt did not say whether it did.
+func commit(ctx context.Context, w oplog.SnapshotWriter) error {
+	err := w.Commit(ctx)
+	if errors.Is(err, oplog.ErrUnknown) {
+		err = w.Commit(ctx)
+	}
+	return err
+}
+
+// readBack compares what is stored with what was written, by its checksum: the same bytes decode to the same state,
+// and these were decoded before they were committed.
+func (s *snapshotter[S, R]) readBack(ctx context.Context, at oplog.Index, wrote *partWriter) error {
+	stored, err := s.r.log.OpenSnapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("open it to read it back: %w", err)
+	}
+	defer stored.Close()
+	if stored.Info().Index > at {
+		return nil // replaced already by a newer one, which is its writer's to check
+	}
+	sum := xxh3.New()
+	size, err := io.Copy(sum, &partReader{ctx: ctx, r: stored})
+	switch {
+	case errors.Is(err, oplog.ErrReplaced):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read it back: %w", err)
+	case size != wrote.size || sum.Sum64() != wrote.sum.Sum64():
+		return fmt.Errorf("%w: %d bytes were written and other %d bytes are stored", ErrUndecodable, wrote.size, size)
+	}
+	s.verified = at
+	return nil
+}
+
+// truncate deletes the rows that the stored snapshot and KeepRows allow to delete, in small batches. Where this node
+// has not read the stored snapshot back itself, it does so first: rows must never go on the word of others.
+func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error {
+	r := s.r
+	below := min(retired(b.Snapshot.Index, r.o.KeepRows), b.Newest)
+	if b.Snapshot.Parts == 0 || b.Empty || b.Oldest >= below {
+		return nil
+	}
+	if s.verified < b.Snapshot.Index {
+		snap, err := LoadSnapshot(ctx, r.log, r.m)
+		if err != nil {
+			return fmt.Errorf("read the snapshot back before truncating: %w", err)
+		}
+		s.verified = snap.Index
+	}
+	total := 0
+	for {
+		start := time.Now()
+		n, err := r.log.Truncate(ctx, below, truncateRows)
+		if err != nil {
+			return fmt.Errorf("truncate below index %d: %w", below, err)
+		}
+		if total += n; n == 0 {
+			break
+		}
+		if !sleep(ctx, pace(time.Since(start))) {
+			return ctx.Err()
+		}
+	}
+	if total > 0 {
+		r.o.Events.truncated(below, total)
+	}
+	return nil
+}
+
+// pace returns the pause after something that took that long: as long again, so that appends get at least half.
+func pace(took time.Duration) time.Duration { return min(took, longestPace) }
+
+// partWriter cuts a stream into the parts of a snapshot.
+type partWriter struct {
+	ctx  context.Context // for the calls that Write makes; lives as long as the one snapshot
+	w    oplog.SnapshotWriter
+	part []byte
+	sum  *xxh3.Hasher
+	size int64
+}
+
+func (p *partWriter) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		n := min(len(rest), oplog.MaxPart-len(p.part))
+		p.part = append(p.part, rest[:n]...)
+		rest = rest[n:]
+		if len(p.part) == oplog.MaxPart {
+			if err := p.flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(b), nil
+}
+
+// flush writes the part at hand, and pauses for as long as that took.
+func (p *partWriter) flush() error {
+	if len(p.part) == 0 {
+		return nil
+	}
+	start := time.Now()
+	if err := p.w.WritePart(p.ctx, p.part); err != nil {
+		return err
+	}
+	p.sum.Write(p.part)
+	p.size += int64(len(p.part))
+	full := len(p.part) == oplog.MaxPart
+	p.part = p.part[:0]
+	if full && !sleep(p.ctx, pace(time.Since(start))) {
+		return p.ctx.Err()
+	}
+	return nil
+}
+
+// force notes a call of Snapshot for the snapshotter's next cycle.
+func (t *table[R]) force() (*snapCall, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended != nil {
+		return nil, t.ended
+	}
+	c := &snapCall{done: make(chan struct{})}
+	t.forced = append(t.forced, c)
+	return c, nil
+}
+
+// takeForced takes those calls. The view that answers them is loaded after it.
+func (t *table[R]) takeForced() []*snapCall {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := t.forced
+	t.forced = nil
+	return calls
+}

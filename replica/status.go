@@ -1,0 +1,209 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// String names the condition in the words of the status.
+func (c Condition) String() string {
+	switch c {
+	case CatchingUp:
+		return "catching up"
+	case Ready:
+		return "ready"
+	case Gap:
+		return "gap"
+	case Halted:
+		return "halted"
+	case Diverged:
+		return "diverged"
+	case Rewound:
+		return "rewound"
+	case Closed:
+		return "closed"
+	}
+	return fmt.Sprintf("condition %d", int(c))
+}
+
+// Status tells how the replica stands.
+func (r *Replica[S, R]) Status() Status {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	return r.table.picture(time.Now())
+}
+
+// picture completes the status as of now.
+func (t *table[R]) picture(now time.Time) Status {
+	s := t.status
+	s.Queued, s.InFlight = t.queuedLive, t.inFlight
+	for _, err := range []string{t.faults.read, t.faults.append, t.faults.wait, t.faults.snapshot} {
+		if err != "" {
+			s.Database = err
+			break
+		}
+	}
+	if s.Condition != Ready || t.faults.read != "" {
+		s.Behind = max(now.Sub(t.current), 0)
+	}
+	return s
+}
+
+// faults are the last database errors of each goroutine, while they last.
+type faults struct{ read, append, wait, snapshot string }
+
+// database notes how an operation on the database ended. A lost race is no fault of the database.
+func (t *table[R]) database(what string, err error) {
+	text := ""
+	if err != nil && !isConflict(err) {
+		text = what + ": " + err.Error()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch what {
+	case "append":
+		t.faults.append = text
+	case "wait":
+		t.faults.wait = text
+	case "snapshot":
+		t.faults.snapshot = text
+	default:
+		t.faults.read = text
+	}
+}
+
+// tailFacts takes what has come for the tailer.
+func (t *table[R]) tailFacts() tailFacts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := tailFacts{now: time.Now(), handed: t.handed, asking: t.asking, nudged: t.nudged}
+	t.handed, t.nudged = nil, false
+	return f
+}
+
+// applied notes that a row was applied and its view published, and answers its waiters where it is ours. It tells
+// whether a snapshot is due and whether the flusher may have something to do. Index, answers and the end of the batch
+// change under one lock: the flusher relies on it.
+func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index, out *applied[R]) (due, wake bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wake = t.queuedLive > 0 || len(t.batches) > 0
+	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
+	if b := t.batches[out.batch]; b != nil && b.slot == index {
+		t.forget(b)
+		for i, e := range b.entries {
+			t.answer(e, Result[R]{Index: index, Position: i, Value: out.results[i]})
+		}
+	}
+	return t.meter.row(index, out.bytes, out.batch != 0), wake
+}
+
+// waiting is an entry whose row was jumped over, with what it proposed.
+type waiting[R any] struct {
+	entry   *entry[R]
+	command []byte
+}
+
+// jumped notes that the state was replaced by one at index, and takes the waiters whose rows may be among those that
+// were jumped over. They are the caller's to settle.
+func (t *table[R]) jumped(index oplog.Index, digest Digest, newest oplog.Index) []waiting[R] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.status.Applied
+	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
+	t.meter.jump(index)
+	var out []waiting[R]
+	for _, b := range t.batches {
+		if b.slot <= from || b.slot > index {
+			continue
+		}
+		t.forget(b)
+		for _, e := range b.entries {
+			if !e.done {
+				out = append(out, waiting[R]{e, e.command})
+			}
+		}
+	}
+	return out
+}
+
+// settle answers one waiter.
+func (t *table[R]) settle(e *entry[R], res Result[R]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answer(e, res)
+}
+
+// stored notes the stored snapshot, and reports whether one is due.
+func (t *table[R]) stored(info oplog.SnapshotInfo) (due bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if info.Parts > 0 && info.Index >= t.status.SnapshotIndex {
+		t.status.SnapshotIndex, t.status.SnapshotSize = info.Index, info.Size
+	}
+	return t.meter.stored(info)
+}
+
+// report notes the tailer's condition. In a gap everything queued is refused: none of it can be appended before the
+// gap is closed, and that may take somebody's hand.
+func (t *table[R]) report(c Condition, at oplog.Index, reason string, newest oplog.Index, current time.Time, healed int) (changed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.status
+	changed = s.Condition != c && s.Condition != Closed
+	if s.Condition == Closed {
+		return false
+	}
+	s.Condition, s.At, s.Reason = c, at, reason
+	s.Newest, s.HealedFaults = newest, healed
+	t.current = current
+	if t.ended != nil || t.closing {
+		return changed
+	}
+	t.held, t.refusal = c == Gap, nil
+	if t.held {
+		t.refusal = fmt.Errorf("%w: gap at index %d: %s", ErrUnavailable, at, reason)
+		t.failQueued(t.refusal)
+	}
+	return changed
+}
+
+// end refuses and fails everything from now on. It reports false where it was called before.
+func (t *table[R]) end(refusal error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first := t.ended == nil
+	if first {
+		t.ended = refusal
+	}
+	t.refusal = refusal
+	t.failQueued(refusal)
+	t.failInFlight(fmt.Errorf("%w: %w", ErrUnknown, refusal))
+	return first
+}
+
+// endedBy returns why waits end.
+func (t *table[R]) endedBy() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// close refuses proposals from now on, and answers those that were not handed to the database.
+func (t *table[R]) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing, t.refusal = true, ErrClosed
+	t.failQueued(ErrClosed)
+}
+
+// closed makes Closed the condition. It reports false where it was before.
+func (t *table[R]) closed() (Status, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := t.status.Condition != Closed
+	t.status.Condition, t.status.At, t.status.Reason = Closed, 0, ""
+	return t.picture(time.Now()), changed
+}

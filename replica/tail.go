@@ -1,0 +1,247 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// The tailer. It alone applies, publishes and answers, and it owns the state.
+//
+//	own rows, handed over by the flusher ─┐
+//	                                      ├→ row n+1 → check → Machine.Apply → publish view → answer own waiters
+//	rows read from the log ───────────────┘
+//	the stored snapshot (after a gap) ──────→ state and index together → publish view → recall or give up own waiters
+//
+// What holds at every moment:
+//
+//  1. Rows are applied strictly in order, n, n+1, n+2; a row is never passed over. What cannot be applied (undecodable,
+//     at another index than it says, of another incarnation, an error or a panic of the machine) ends in Halted, with
+//     the view from before the row still published.
+//  2. The view is stored, then the channel of the one before is closed, then the own waiters are answered. Whoever
+//     knows the index, by an answer or by a channel, finds the view.
+//  3. State and index change together, by a row or by a snapshot; no half of a row or of a snapshot is ever seen.
+//  4. A read that shows nothing proves nothing: it may lag behind. That rows are missing, or are gone that were applied,
+//     is concluded only from one look at bounds and snapshot in one moment, and that they are gone only where the look
+//     was made where writes are decided.
+//  5. Ready is said only after a look at the log that followed the last error, with all that it showed applied.
+//
+// Wake-ups come from the watcher, a goroutine that does nothing but wait for the log: a wake-up is a hint, and after it
+// the tailer reads. If hints stop coming, the look each second finds what was missed.
+//
+// Roads not taken. Applying own rows from a second read is simpler, and costs a round trip for each. Answering from
+// the flusher as soon as the database acknowledged is faster by one apply, and hands out results before anybody can
+// see them. Publishing once per page while catching up saves little, since a view is a pointer and a channel, and
+// makes waiters wait. Skipping a bad row "because it is ours" forks.
+
+// tail is the tailer's goroutine.
+func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
+	timer := newTimer()
+	defer timer.stop()
+	armed, woken := false, false
+	for ctx.Err() == nil {
+		facts := r.table.tailFacts()
+		facts.woken, woken = woken, false
+		do := step.next(facts)
+		switch do.kind {
+		case tailStop:
+			r.report(step)
+			r.end(step)
+			return
+		case tailApply:
+			r.apply(step)
+		case tailRead:
+			rows, err := r.log.Read(ctx, step.applied, step.readBytes)
+			step.read(rows, err, time.Now())
+			r.failure(ctx, step, "read", err)
+		case tailLook:
+			bounds, err := r.log.Bounds(ctx)
+			step.looked(bounds, err, time.Now())
+			if err == nil {
+				r.table.stored(bounds.Snapshot)
+			}
+			r.failure(ctx, step, "look", err)
+		case tailInstall:
+			r.install(ctx, step)
+		case tailRebuild:
+			r.heal(ctx, step)
+		case tailWait:
+			r.report(step)
+			if !armed {
+				r.watchAfter <- step.applied
+				armed = true
+			}
+			timer.set(do.until)
+			select {
+			case after := <-r.watchWoke:
+				armed, woken = false, after >= step.applied
+			case <-r.wakeTailer:
+			case <-timer.c():
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// watch is the watcher's goroutine: it turns the log's Wait into something that can be selected on.
+func (r *Replica[S, R]) watch(ctx context.Context, retry *retrier) {
+	for {
+		var after oplog.Index
+		select {
+		case after = <-r.watchAfter:
+		case <-ctx.Done():
+			return
+		}
+		for failures := 0; ; failures++ {
+			err := r.log.Wait(ctx, after)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			r.table.database("wait", err)
+			if !retry.pause(ctx, "wait", err, failures) {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.table.database("wait", nil)
+		r.watchWoke <- after // never blocks: the tailer arms once for each
+	}
+}
+
+// apply applies the next row and publishes what came of it.
+func (r *Replica[S, R]) apply(step *tailStep[S, R]) {
+	out, ok := step.apply()
+	if !ok {
+		return
+	}
+	r.publish(step)
+	due, queued := r.table.applied(step.applied, step.digest, step.newest, &out)
+	if queued {
+		signal(r.wakeFlusher)
+	}
+	if due {
+		signal(r.wakeSnapshotter)
+	}
+	r.o.Events.applied(out.index, len(out.results))
+}
+
+// install loads the stored snapshot, publishes it, and answers the waiters whose rows it stands for.
+func (r *Replica[S, R]) install(ctx context.Context, step *tailStep[S, R]) {
+	snap, err := LoadSnapshot(ctx, r.log, r.m)
+	ok := step.installed(snap, err, time.Now())
+	r.failure(ctx, step, "install", err)
+	if ok {
+		r.adopt(step)
+		r.o.Events.installed(step.applied)
+	}
+}
+
+// adopt publishes a state that did not come about by applying the next row.
+func (r *Replica[S, R]) adopt(step *tailStep[S, R]) {
+	view := r.publish(step)
+	for _, w := range r.table.jumped(step.applied, step.digest, step.newest) {
+		res := Result[R]{Err: fmt.Errorf("%w: its row was truncated before it was read here", ErrUnknown)}
+		if value, known := r.m.recall(view.State, w.command); known {
+			res = Result[R]{Index: view.Index, Value: value}
+		}
+		r.table.settle(w.entry, res)
+	}
+	signal(r.wakeFlusher)
+}
+
+// heal builds the state anew from the log after a contradiction and lets the step judge.
+func (r *Replica[S, R]) heal(ctx context.Context, step *tailStep[S, R]) {
+	writer, at := step.contradiction.writer, step.contradiction.row
+	built, err := r.rebuild(ctx, step.applied)
+	verdict := step.rebuilt(built, err, time.Now())
+	r.failure(ctx, step, "rebuild", err)
+	switch verdict {
+	case rebuiltHealed:
+		r.adopt(step)
+		r.o.Events.diverged(at, writer.String(), true)
+	case rebuiltDisagree, rebuiltFinal:
+		r.o.Events.diverged(at, writer.String(), false)
+	}
+}
+
+// rebuild computes the state at index upTo from the stored snapshot and the rows present.
+func (r *Replica[S, R]) rebuild(ctx context.Context, upTo oplog.Index) (*rebuild[S], error) {
+	b := &rebuild[S]{state: r.m.Empty}
+	snap, err := LoadSnapshot(ctx, r.log, r.m)
+	switch {
+	case err == nil:
+		b.state, b.index = snap.State, snap.Index
+	case !isNoSnapshot(err):
+		return nil, err
+	}
+	b.digest = r.m.Digest(b.state)
+	b.ring.put(b.index, b.digest, 0)
+	for b.index < upTo {
+		rows, err := r.log.Read(ctx, b.index, r.o.ReadBytes)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 || rows[0].Index != b.index+1 {
+			return b, nil
+		}
+		for _, row := range rows {
+			if row.Index != b.index+1 || b.index == upTo {
+				break
+			}
+			info, err := DecodeRow(row.Index, row.Payload)
+			if err != nil {
+				return b, nil
+			}
+			next, _, digest, err := r.m.run(b.state, row.Index, info.Commands)
+			if err != nil {
+				return b, nil
+			}
+			b.state, b.index, b.digest = next, row.Index, digest
+			b.ring.put(b.index, digest, info.Checksum)
+		}
+	}
+	b.whole = true
+	return b, nil
+}
+
+// failure reports a database error of the tailer, and that it is over.
+func (r *Replica[S, R]) failure(ctx context.Context, step *tailStep[S, R], what string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.table.database("read", err)
+	if err != nil {
+		at := step.readAt
+		if what == "look" || what == "install" {
+			at = step.lookAt
+		}
+		r.o.Events.retry(what, err, max(time.Until(at), 0))
+	}
+	r.report(step)
+}
+
+// report carries the step's condition into the status and tells of a change.
+func (r *Replica[S, R]) report(step *tailStep[S, R]) {
+	changed := r.table.report(step.condition, step.at, step.reason, step.newest, step.current, step.healed)
+	if changed {
+		r.o.Events.stateOf(r.Status())
+		signal(r.wakeFlusher)
+	}
+}
+
+// end stops the replica for good, with the views still readable.
+func (r *Replica[S, R]) end(step *tailStep[S, R]) {
+	refusal := fmt.Errorf("%w at index %d: %s", ErrHalted, step.at, step.reason)
+	if step.condition == Rewound {
+		refusal = fmt.Errorf("%w: %w at index %d: %s", ErrHalted, ErrRewound, step.at, step.reason)
+	}
+	if r.table.end(refusal) {
+		close(r.stopped)
+	}
+	signal(r.wakeFlusher)
+	signal(r.wakeSnapshotter)
+}

@@ -1,0 +1,339 @@
+package replica
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+const (
+	// lookEvery is how often the log's bounds are looked at while nothing else happens, and while a row is missing.
+	lookEvery = time.Second
+	// deferRead is how long a read waits for an append of ours that is under way at the very next slot: most often its
+	// row is what there would be to read, and it is about to be handed over.
+	deferRead = 5 * time.Millisecond
+	// fullPage is a number of rows from which on a read is repeated at once, since there may well be more.
+	fullPage = 64
+)
+
+// tailStep decides what the tailer does, and owns the state. It has no goroutine, no clock and does no I/O, but for
+// calling the machine, which is pure; time comes in as values and chance from the source it is given.
+type tailStep[S, R any] struct {
+	m          Machine[S, R]
+	genesis    Genesis
+	token      Token // of this replica
+	haltAtOnce bool  // Options.HaltOnDivergence
+	readBytes  int
+	retry      pauses
+	chance     *rand.Rand
+
+	state   S
+	applied oplog.Index
+	digest  Digest
+	ring    ring
+
+	handed map[oplog.Index]ownRow // acknowledged rows of ours above applied
+	page   []oplog.Row            // read, not applied yet
+	newest oplog.Index            // the newest row known to be in the log
+	stored oplog.SnapshotInfo     // at the last look
+
+	readDue  bool
+	readAt   time.Time // no read before this moment
+	deferred bool      // readDue only for what our own append under way may bring
+	lookDue  bool
+	lookAt   time.Time // a look at this moment at the latest
+	install  bool      // the stored snapshot is to be installed
+
+	errs     int  // database errors in a row
+	lagging  int  // reads in a row that did not show a row known to be there
+	missing  int  // reads in a row that showed rows above the next one but not that one
+	lateLook int  // looks in a row that found rows that were not applied
+	certain  bool // newest was learned by a look after the last error
+
+	contradiction *contradiction
+	contradictors map[Token]oplog.Index // writers that contradicted a state that a rebuild confirmed, and where
+	healed        int
+
+	condition Condition
+	reason    string
+	at        oplog.Index
+	current   time.Time // when the state was last known to hold the newest row
+}
+
+// contradiction is a row that says that its writer had another state than ours.
+type contradiction struct {
+	row    oplog.Index
+	seen   oplog.Index
+	writer Token
+	tries  int
+}
+
+type tailKind int
+
+const (
+	tailWait    tailKind = iota // for a signal, or until the moment given
+	tailApply                   // call apply
+	tailRead                    // read after the index applied, and call read
+	tailLook                    // look at the bounds, and call looked
+	tailInstall                 // load the stored snapshot, and call installed
+	tailRebuild                 // build the state at applied anew from the log, and call rebuilt
+	tailStop                    // the condition is final
+)
+
+// tailDo is what the shell is told to do.
+type tailDo struct {
+	kind  tailKind
+	until time.Time // for tailWait
+}
+
+// tailFacts is what others have for the tailer.
+type tailFacts struct {
+	now    time.Time
+	handed []ownRow    // acknowledged since the last time
+	asking oplog.Index // the slot of our append under way; 0: none
+	nudged bool        // an append met something that a read will show
+	woken  bool        // the log may hold a row above applied
+}
+
+// final reports whether the tailer has stopped for good.
+func (s *tailStep[S, R]) final() bool {
+	return s.condition == Halted || s.condition == Diverged || s.condition == Rewound
+}
+
+// next decides what to do now.
+func (s *tailStep[S, R]) next(f tailFacts) tailDo {
+	for _, h := range f.handed {
+		if h.row.Index > s.applied {
+			s.handed[h.row.Index] = h
+			s.newest = max(s.newest, h.row.Index)
+		}
+	}
+	if f.woken || f.nudged {
+		s.readDue = true
+		if f.asking == s.applied+1 && s.readAt.Before(f.now) {
+			s.readAt, s.deferred = f.now.Add(deferRead), true
+		} else if f.nudged && s.errs == 0 {
+			s.readAt = f.now
+		}
+	}
+	switch {
+	case s.final():
+		return tailDo{kind: tailStop}
+	case s.contradiction != nil && !f.now.Before(s.readAt):
+		return tailDo{kind: tailRebuild}
+	case s.contradiction != nil:
+		return tailDo{kind: tailWait, until: s.readAt}
+	case s.install:
+		return tailDo{kind: tailInstall}
+	case s.lookDue && s.errs == 0, !f.now.Before(s.lookAt):
+		return tailDo{kind: tailLook}
+	case s.hasNext(f.now):
+		return tailDo{kind: tailApply}
+	case s.lookDue && s.errs == 0: // hasNext found a hole
+		return tailDo{kind: tailLook}
+	case s.readDue && !f.now.Before(s.readAt):
+		return tailDo{kind: tailRead}
+	}
+	s.rest(f.now)
+	until := s.lookAt
+	if s.readDue && s.readAt.Before(until) {
+		until = s.readAt
+	}
+	return tailDo{kind: tailWait, until: until}
+}
+
+// hasNext reports whether the row after the applied one is at hand. Rows at or below it are dropped on the way: a
+// read may overlap what was handed over or installed.
+func (s *tailStep[S, R]) hasNext(now time.Time) bool {
+	if _, ok := s.handed[s.applied+1]; ok {
+		return true
+	}
+	for len(s.page) > 0 && s.page[0].Index <= s.applied {
+		s.page = s.page[1:]
+	}
+	if len(s.page) == 0 {
+		return false
+	}
+	if s.page[0].Index == s.applied+1 {
+		return true
+	}
+	// The next row is not there and a later one is. Whoever wrote the later one had seen this one, so it was truncated,
+	// or removed by hand, or this read is not of one moment. A look will tell which.
+	s.page = nil
+	s.missing++
+	s.lookDue, s.readDue = true, true
+	s.readAt = now.Add(s.retry.after(s.missing-1, s.chance))
+	return false
+}
+
+// rest is called when there is nothing to do: what was known to be in the log has been applied.
+func (s *tailStep[S, R]) rest(now time.Time) {
+	if s.certain && s.newest <= s.applied && s.missing == 0 {
+		s.lateLook = 0
+		s.current = now
+		s.become(Ready, 0, "")
+	}
+}
+
+// become changes the condition, unless it is final.
+func (s *tailStep[S, R]) become(c Condition, at oplog.Index, reason string) {
+	if !s.final() {
+		s.condition, s.at, s.reason = c, at, reason
+	}
+}
+
+// read tells what a read after applied brought.
+func (s *tailStep[S, R]) read(rows []oplog.Row, err error, now time.Time) {
+	if err != nil {
+		s.failed(now)
+		s.readDue, s.readAt = true, now.Add(s.retry.after(s.errs-1, s.chance))
+		return
+	}
+	s.errs = 0
+	s.readDue, s.deferred = false, false
+	if !s.certain {
+		s.lookDue = true // after an error, only a look says where the end is
+	}
+	if len(rows) == 0 {
+		if s.newest > s.applied && s.missing == 0 {
+			// A row is known to be there and this server does not show it: it lags behind. Ask again, and look.
+			s.lagging++
+			s.readDue, s.readAt = true, now.Add(s.retry.after(s.lagging-1, s.chance))
+		}
+		return
+	}
+	size := 0
+	for i := range rows {
+		size += len(rows[i].Payload)
+	}
+	s.page = rows
+	s.newest = max(s.newest, rows[len(rows)-1].Index)
+	if len(rows) >= fullPage || size >= s.readBytes/4 {
+		s.readDue = true
+		if s.condition == Ready {
+			s.become(CatchingUp, 0, fmt.Sprintf("applied %d, row %d is in the log", s.applied, s.newest))
+		}
+	}
+}
+
+// failed notes a database error.
+func (s *tailStep[S, R]) failed(now time.Time) {
+	s.errs++
+	s.certain = false
+	s.lookAt = now.Add(lookEvery)
+}
+
+// looked tells what a look at the bounds found. It was started after everything up to applied had been applied.
+func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
+	s.lookDue = false
+	s.lookAt = now.Add(lookEvery)
+	if err != nil {
+		s.failed(now)
+		s.lookDue = true
+		s.lookAt = now.Add(s.retry.after(s.errs-1, s.chance))
+		return
+	}
+	s.errs = 0
+	s.certain = true
+	s.stored = b.Snapshot
+	covered := b.Snapshot.Parts > 0 && b.Snapshot.Index > s.applied
+	if b.Authoritative {
+		// What was known of rows above may be of a history that is gone; the rows that we hold are another matter.
+		if b.Newest < s.applied && !covered && b.Snapshot.Index < s.applied {
+			s.become(Rewound, s.applied, fmt.Sprintf("row %d was applied here, and the log holds rows only up to %d "+
+				"(snapshot at %d): the database lost acknowledged rows", s.applied, b.Newest, b.Snapshot.Index))
+			return
+		}
+		s.newest = max(b.Newest, b.Snapshot.Index, s.applied)
+	} else {
+		s.newest = max(s.newest, b.Newest, b.Snapshot.Index)
+	}
+	truncated := b.Empty || b.Oldest > s.applied+1
+	switch {
+	case s.newest <= s.applied:
+		s.missing, s.lagging, s.lateLook = 0, 0, 0
+		s.current = now
+		if s.condition == Gap {
+			s.become(CatchingUp, 0, "")
+		}
+	case covered && (truncated || s.missing > 0):
+		s.install = true
+	case truncated || s.missing > 1:
+		s.become(Gap, s.applied+1, fmt.Sprintf("row %d is missing: the log holds rows %d to %d and the snapshot at %d does not "+
+			"cover it; waiting for the row or a newer snapshot", s.applied+1, b.Oldest, b.Newest, b.Snapshot.Index))
+		s.readDue = true
+		s.readAt = now.Add(s.retry.after(s.missing, s.chance))
+	default:
+		s.readDue = true
+		if s.lateLook++; s.lateLook > 1 && s.condition != Gap {
+			s.become(CatchingUp, 0, fmt.Sprintf("applied %d, row %d is in the log", s.applied, s.newest))
+		}
+	}
+}
+
+// installed tells how loading the stored snapshot went.
+func (s *tailStep[S, R]) installed(snap *Snapshot[S], err error, now time.Time) bool {
+	s.install = false
+	if err != nil {
+		s.failed(now)
+		s.lookDue, s.lookAt = true, now.Add(s.retry.after(s.errs-1, s.chance))
+		s.become(Gap, s.applied+1, fmt.Sprintf("row %d is missing and the snapshot that covers it cannot be installed: %v",
+			s.applied+1, err))
+		return false
+	}
+	switch {
+	case snap.Genesis.ClusterID != s.genesis.ClusterID:
+		s.become(Halted, snap.Index, fmt.Sprintf("the snapshot at index %d is of cluster %s, this is cluster %s",
+			snap.Index, snap.Genesis.ClusterID, s.genesis.ClusterID))
+		return false
+	case snap.Genesis.Incarnation != s.genesis.Incarnation:
+		s.become(Rewound, snap.Index, fmt.Sprintf("the snapshot at index %d is of incarnation %016x and this node is of %016x: "+
+			"the cluster was restored; start again", snap.Index, snap.Genesis.Incarnation, s.genesis.Incarnation))
+		return false
+	case snap.Index <= s.applied:
+		s.lookDue = true // the row may be there by now
+		return false
+	}
+	s.errs = 0
+	s.set(snap.State, snap.Index, snap.Digest)
+	s.become(CatchingUp, 0, "")
+	return true
+}
+
+// set makes state at index the state, whatever it was before.
+func (s *tailStep[S, R]) set(state S, index oplog.Index, digest Digest) {
+	s.state, s.applied, s.digest = state, index, digest
+	s.ring = ring{}
+	s.ring.put(index, digest, 0)
+	s.newest = max(s.newest, index)
+	for i := range s.handed {
+		if i <= index {
+			delete(s.handed, i)
+		}
+	}
+	s.missing, s.lagging = 0, 0
+	s.readDue, s.readAt = true, time.Time{}
+}
+
+// ring remembers the last states that were ours: 1024 digests, and the checksums of the rows that led to them.
+type ring struct {
+	entries [1024]ringEntry
+}
+
+type ringEntry struct {
+	known  bool
+	index  oplog.Index
+	digest Digest
+	row    uint64 // checksum of the row; 0: not known
+}
+
+func (r *ring) put(i oplog.Index, d Digest, row uint64) {
+	r.entries[int(i%1024)] = ringEntry{true, i, d, row}
+}
+
+func (r *ring) get(i oplog.Index) (ringEntry, bool) {
+	e := r.entries[int(i%1024)]
+	return e, e.known && e.index == i
+}
