@@ -1,0 +1,111 @@
+package sqllog
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// query runs one selecting statement of the pool and hands its rows to scan; what scan returns after an error or a
+// broken result is thrown away.
+func (l *Log) query(ctx context.Context, s Statement, v values, scan func(*sql.Rows) error) error {
+	return l.do(ctx, reads, func(ctx context.Context, conn *sql.Conn) error {
+		rows, err := conn.QueryContext(ctx, s.Text, s.args(v)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		if err := scan(rows); err != nil {
+			return err
+		}
+		return rows.Err() // a result that broke off looks like one that ended
+	})
+}
+
+// Read is oplog.Log's. It holds at most one row more than it returns.
+func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplog.Row, error) {
+	var found []oplog.Row
+	v := values{After: int64(min(after, oplog.MaxIndex)), Bytes: int64(max(maxBytes, 0)), Limit: int64(oplog.MaxRead)}
+	err := l.query(ctx, l.c.Dialect.Statements.Read, v, func(rows *sql.Rows) error {
+		found = nil
+		for size := 0; rows.Next(); {
+			var index int64
+			var payload []byte // a copy: Scan into []byte clones
+			if err := rows.Scan(&index, &payload); err != nil {
+				return err
+			}
+			if size += len(payload); size > maxBytes && len(found) > 0 {
+				return nil
+			}
+			found = append(found, oplog.Row{Index: oplog.Index(index), Payload: notNil(payload)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read rows after %d: %w", after, err)
+	}
+	return found, nil
+}
+
+// Newest is oplog.Log's.
+func (l *Log) Newest(ctx context.Context) (oplog.Index, error) {
+	newest, ok, err := l.newest(ctx)
+	if err == nil && !ok {
+		err = oplog.ErrNoCluster
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look for the newest row: %w", err)
+	}
+	return newest, nil
+}
+
+// newest returns the index of the newest row, and false where there is none.
+func (l *Log) newest(ctx context.Context) (oplog.Index, bool, error) {
+	var newest sql.NullInt64
+	err := l.query(ctx, l.c.Dialect.Statements.Newest, values{}, func(rows *sql.Rows) error {
+		if rows.Next() {
+			return rows.Scan(&newest)
+		}
+		return nil
+	})
+	return oplog.Index(newest.Int64), newest.Valid, err
+}
+
+// Bounds is oplog.Log's. One statement sees one moment, so no transaction is needed.
+func (l *Log) Bounds(ctx context.Context) (oplog.Bounds, error) {
+	var oldest, newest sql.NullInt64
+	var index, size int64
+	var parts int
+	err := l.query(ctx, l.c.Dialect.Statements.Bounds, values{}, func(rows *sql.Rows) error {
+		if rows.Next() {
+			return rows.Scan(&oldest, &newest, &index, &parts, &size)
+		}
+		return nil
+	})
+	if err == nil && !newest.Valid && parts == 0 {
+		err = oplog.ErrNoCluster
+	}
+	if err != nil {
+		return oplog.Bounds{}, fmt.Errorf("look at the bounds: %w", err)
+	}
+	b := oplog.Bounds{Empty: !newest.Valid, Oldest: oplog.Index(oldest.Int64), Newest: oplog.Index(newest.Int64), Authoritative: true}
+	if parts > 0 {
+		b.Snapshot = oplog.SnapshotInfo{Index: oplog.Index(index), Parts: parts, Size: size}
+	}
+	return b, nil
+}
+
+// Truncate is oplog.Log's.
+func (l *Log) Truncate(ctx context.Context, below oplog.Index, limit int) (int, error) {
+	if limit <= 0 {
+		limit = 0
+	}
+	v := values{Below: int64(min(below, oplog.MaxIndex)), Limit: int64(limit)}
+	n, err := l.exec(ctx, l.c.Dialect.Statements.Truncate, v)
+	if err != nil {
+		return 0, fmt.Errorf("truncate below %d: %w", below, err)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,155 @@
+package sqllog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// Signal wakes the logs of one process that are kept in the same tables. All methods may be called at once.
+type Signal struct {
+	mu     sync.Mutex    // guards the rest
+	newest oplog.Index   // the highest that was told
+	told   bool          // the last ring told an index
+	rung   chan struct{} // closed and replaced by every ring
+}
+
+// NewSignal returns a signal that nothing has been told yet.
+func NewSignal() *Signal { return &Signal{rung: make(chan struct{})} }
+
+// Wake makes every log that waits look at the database.
+func (s *Signal) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = false
+	s.ring()
+}
+
+// appended tells that this process has appended the row at index.
+func (s *Signal) appended(index oplog.Index) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest, s.told = max(s.newest, index), true // two logs may tell in another order than they appended
+	s.ring()
+}
+
+func (s *Signal) ring() {
+	close(s.rung)
+	s.rung = make(chan struct{})
+}
+
+// next returns the channel that the next ring closes.
+func (s *Signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rung
+}
+
+// below reports whether the last ring told of a row, and all told of are at or below after: nothing to look for.
+func (s *Signal) below(after oplog.Index) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told && s.newest <= after
+}
+
+// Wait is oplog.Log's. It looks at the newest index when it starts, whenever the dialect's counter has changed, and
+// after a ring of the signal. What rings or changes during a look is seen by the next one, because the look comes after
+// the counter was read and the signal was listened to.
+func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
+	if err := l.enter(ctx); err != nil {
+		return fmt.Errorf("wait for rows after %d: %w", after, err)
+	}
+	defer l.leave()
+	pause := l.c.Poll
+	for {
+		rung := l.c.Signal.next()
+		seen, err := l.changed(ctx)
+		if err == nil {
+			var newest oplog.Index
+			var ok bool
+			if newest, ok, err = l.newest(ctx); err == nil && ok && newest > after {
+				return nil
+			} else if err == nil && !ok {
+				err = oplog.ErrNoCluster
+			}
+		}
+		for again := false; err == nil && !again; {
+			again, err = l.stir(ctx, after, &rung, seen, &pause)
+		}
+		if err != nil {
+			return fmt.Errorf("wait for rows after %d: %w", after, err)
+		}
+	}
+}
+
+// stir waits for a ring or for the next poll, and reports whether it is time to look at the rows.
+func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}, seen int64, pause *time.Duration) (bool, error) {
+	timer := time.NewTimer(*pause)
+	defer timer.Stop()
+	select {
+	case <-*rung:
+		if !l.c.Signal.below(after) {
+			return true, nil
+		}
+		*rung = l.c.Signal.next()
+		return !l.c.Signal.below(after), nil // it may have rung in between
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-l.life.Done():
+		return false, oplog.ErrClosed
+	}
+	now, err := l.changed(ctx)
+	if err != nil {
+		return false, err
+	}
+	if now != seen || l.c.Dialect.Changed == nil {
+		if now != seen {
+			*pause = l.c.Poll
+		} else {
+			*pause = l.longer(*pause)
+		}
+		return true, nil
+	}
+	*pause = l.longer(*pause)
+	return false, nil
+}
+
+func (l *Log) longer(pause time.Duration) time.Duration {
+	return min(pause+pause/2, l.c.IdlePoll)
+}
+
+// changed reads the dialect's counter of changes on the pinned connection; without one it returns 0.
+func (l *Log) changed(ctx context.Context) (int64, error) {
+	if l.c.Dialect.Changed == nil {
+		return 0, nil
+	}
+	select {
+	case l.watch.slot <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-l.life.Done():
+		return 0, oplog.ErrClosed
+	}
+	defer func() { <-l.watch.slot }()
+	for tries := l.newTries(); ; {
+		var n int64
+		conn, err := l.watch.get(ctx)
+		if err == nil {
+			n, err = l.c.Dialect.Changed(ctx, conn)
+		}
+		if err == nil {
+			return n, nil
+		}
+		v := l.verdict(err)
+		if v.Drop {
+			l.watch.drop()
+		}
+		if !v.Retry || !tries.pause(ctx) {
+			return 0, l.meaning(reads, true, v, err)
+		}
+	}
+}
