@@ -108,6 +108,8 @@ func Fill(r *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(r.IntN(2) == 0)
+	case reflect.Int: // a position in a row
+		v.SetInt(int64(r.IntN(256)))
 	case reflect.Int64:
 		v.SetInt(integer(r))
 	case reflect.Uint64:
@@ -126,6 +128,12 @@ func Fill(r *rand.Rand, v reflect.Value) {
 			for i := range n {
 				Fill(r, v.Index(i))
 			}
+		}
+	case reflect.Pointer:
+		v.SetZero()
+		if r.IntN(2) == 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			Fill(r, v.Elem())
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -202,7 +202,7 @@ func (x StoredObject_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StoredObject_State.Descriptor instead.
 func (StoredObject_State) EnumDescriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{61, 0}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{62, 0}
 }
 
 type StatusResponse_Condition int32
@@ -266,7 +266,7 @@ func (x StatusResponse_Condition) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StatusResponse_Condition.Descriptor instead.
 func (StatusResponse_Condition) EnumDescriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{67, 0}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{68, 0}
 }
 
 type FindObjectsResponse_Stop int32
@@ -324,7 +324,7 @@ func (x FindObjectsResponse_Stop) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FindObjectsResponse_Stop.Descriptor instead.
 func (FindObjectsResponse_Stop) EnumDescriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{82, 0}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{83, 0}
 }
 
 // Read says how fresh the view must be that answers. Without it: the server's current view.
@@ -2821,10 +2821,15 @@ func (x *Failure) GetKind() Failure_Kind {
 
 // Refusal is the detail of an error whose cause is one of the rules' codes or an operational failure.
 type Refusal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where refused by the rules: why, for programs, for example NODE_FENCED. Otherwise failure is set.
+	Code    string   `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message string   `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Failure *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The position, from 0, of the refusing command inside atomic; -1 where the command stood alone.
+	Inner *int32 `protobuf:"varint,4,opt,name=inner,proto3,oneof" json:"inner,omitempty"`
+	// The key as it stood, for KEY_EXISTS and KEY_VERSION_MISMATCH.
+	Current       *Key `protobuf:"bytes,5,opt,name=current,proto3" json:"current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2876,6 +2881,20 @@ func (x *Refusal) GetMessage() string {
 func (x *Refusal) GetFailure() *Failure {
 	if x != nil {
 		return x.Failure
+	}
+	return nil
+}
+
+func (x *Refusal) GetInner() int32 {
+	if x != nil && x.Inner != nil {
+		return *x.Inner
+	}
+	return 0
+}
+
+func (x *Refusal) GetCurrent() *Key {
+	if x != nil {
+		return x.Current
 	}
 	return nil
 }
@@ -4010,7 +4029,8 @@ type Change struct {
 	Command uint32 `protobuf:"varint,1,opt,name=command,proto3" json:"command,omitempty"`
 	// node, stream, range, debt, loss, object, slice, key, format.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Key  string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Names the record among those of its kind, for example the stream's id.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// Absent where the record is new.
 	Old *Record `protobuf:"bytes,4,opt,name=old,proto3" json:"old,omitempty"`
 	// Absent where the record is gone.
@@ -4542,12 +4562,14 @@ type Stream struct {
 	StartOffset uint64    `protobuf:"varint,7,opt,name=start_offset,json=startOffset,proto3" json:"start_offset,omitempty"`
 	// The next offset.
 	EndOffset uint64 `protobuf:"varint,8,opt,name=end_offset,json=endOffset,proto3" json:"end_offset,omitempty"`
-	// Whether the next open is reserved, and for which node.
-	ReservedFor   uint64 `protobuf:"varint,9,opt,name=reserved_for,json=reservedFor,proto3" json:"reserved_for,omitempty"`
-	Ranges        uint64 `protobuf:"varint,10,opt,name=ranges,proto3" json:"ranges,omitempty"`
-	Debts         uint64 `protobuf:"varint,11,opt,name=debts,proto3" json:"debts,omitempty"`
-	Losses        uint64 `protobuf:"varint,12,opt,name=losses,proto3" json:"losses,omitempty"`
-	Slices        uint64 `protobuf:"varint,13,opt,name=slices,proto3" json:"slices,omitempty"`
+	// The node for which the next open is reserved; 0: none.
+	ReservedFor uint64 `protobuf:"varint,9,opt,name=reserved_for,json=reservedFor,proto3" json:"reserved_for,omitempty"`
+	Ranges      uint64 `protobuf:"varint,10,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	Debts       uint64 `protobuf:"varint,11,opt,name=debts,proto3" json:"debts,omitempty"`
+	Losses      uint64 `protobuf:"varint,12,opt,name=losses,proto3" json:"losses,omitempty"`
+	Slices      uint64 `protobuf:"varint,13,opt,name=slices,proto3" json:"slices,omitempty"`
+	// The transfer that closed the stream; absent where open, or closed otherwise.
+	Transfer      *Transfer `protobuf:"bytes,14,opt,name=transfer,proto3" json:"transfer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4673,6 +4695,75 @@ func (x *Stream) GetSlices() uint64 {
 	return 0
 }
 
+func (x *Stream) GetTransfer() *Transfer {
+	if x != nil {
+		return x.Transfer
+	}
+	return nil
+}
+
+// Transfer is the recordTransfer that closed a stream: the sender owed [start_offset, boundary).
+type Transfer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: any.
+	ToNode        uint64 `protobuf:"varint,1,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	StartOffset   uint64 `protobuf:"varint,2,opt,name=start_offset,json=startOffset,proto3" json:"start_offset,omitempty"`
+	Boundary      uint64 `protobuf:"varint,3,opt,name=boundary,proto3" json:"boundary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transfer) Reset() {
+	*x = Transfer{}
+	mi := &file_headwater_v1_headwater_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transfer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transfer) ProtoMessage() {}
+
+func (x *Transfer) ProtoReflect() protoreflect.Message {
+	mi := &file_headwater_v1_headwater_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
+func (*Transfer) Descriptor() ([]byte, []int) {
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *Transfer) GetToNode() uint64 {
+	if x != nil {
+		return x.ToNode
+	}
+	return 0
+}
+
+func (x *Transfer) GetStartOffset() uint64 {
+	if x != nil {
+		return x.StartOffset
+	}
+	return 0
+}
+
+func (x *Transfer) GetBoundary() uint64 {
+	if x != nil {
+		return x.Boundary
+	}
+	return 0
+}
+
 type Range struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	StreamId    uint64                 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
@@ -4688,7 +4779,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[58]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4791,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[58]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4804,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{58}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Range) GetStreamId() uint64 {
@@ -4772,7 +4863,7 @@ type Debt struct {
 
 func (x *Debt) Reset() {
 	*x = Debt{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[59]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4875,7 @@ func (x *Debt) String() string {
 func (*Debt) ProtoMessage() {}
 
 func (x *Debt) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[59]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4888,7 @@ func (x *Debt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Debt.ProtoReflect.Descriptor instead.
 func (*Debt) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{59}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Debt) GetStreamId() uint64 {
@@ -4847,7 +4938,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[60]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +4950,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[60]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +4963,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{60}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Loss) GetStreamId() uint64 {
@@ -4905,21 +4996,23 @@ type StoredObject struct {
 	Deadline   int64  `protobuf:"varint,4,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	Size       uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
 	Attributes []byte `protobuf:"bytes,6,opt,name=attributes,proto3" json:"attributes,omitempty"`
-	// As sent with the commit.
+	// As sent with the commit, like size and attributes.
 	Slices []*Slice `protobuf:"bytes,7,rep,name=slices,proto3" json:"slices,omitempty"`
 	// How many of them are still indexed.
 	LiveSlices     uint64 `protobuf:"varint,8,opt,name=live_slices,json=liveSlices,proto3" json:"live_slices,omitempty"`
 	CommittedIndex uint64 `protobuf:"varint,9,opt,name=committed_index,json=committedIndex,proto3" json:"committed_index,omitempty"`
-	// Since when it is deletable.
+	// Since when it is deletable: the row, and the stamp of its command; 0: it is not.
 	DeletableIndex uint64 `protobuf:"varint,10,opt,name=deletable_index,json=deletableIndex,proto3" json:"deletable_index,omitempty"`
 	DeletableStamp int64  `protobuf:"varint,11,opt,name=deletable_stamp,json=deletableStamp,proto3" json:"deletable_stamp,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many slices were sent, also where they are left out.
+	SliceCount    uint64 `protobuf:"varint,12,opt,name=slice_count,json=sliceCount,proto3" json:"slice_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StoredObject) Reset() {
 	*x = StoredObject{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[61]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5024,7 @@ func (x *StoredObject) String() string {
 func (*StoredObject) ProtoMessage() {}
 
 func (x *StoredObject) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[61]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5037,7 @@ func (x *StoredObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredObject.ProtoReflect.Descriptor instead.
 func (*StoredObject) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{61}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StoredObject) GetId() uint64 {
@@ -5024,18 +5117,28 @@ func (x *StoredObject) GetDeletableStamp() int64 {
 	return 0
 }
 
+func (x *StoredObject) GetSliceCount() uint64 {
+	if x != nil {
+		return x.SliceCount
+	}
+	return 0
+}
+
 // StoredSlice is a slice as a stream's index holds it.
 type StoredSlice struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ObjectId      uint64                 `protobuf:"varint,1,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
-	Slice         *Slice                 `protobuf:"bytes,2,opt,name=slice,proto3" json:"slice,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ObjectId uint64                 `protobuf:"varint,1,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	// As sent.
+	Slice *Slice `protobuf:"bytes,2,opt,name=slice,proto3" json:"slice,omitempty"`
+	// The first offset that readers find here: above the slice's own start where the stream's start was.
+	StartOffset   uint64 `protobuf:"varint,3,opt,name=start_offset,json=startOffset,proto3" json:"start_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StoredSlice) Reset() {
 	*x = StoredSlice{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[62]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5150,7 @@ func (x *StoredSlice) String() string {
 func (*StoredSlice) ProtoMessage() {}
 
 func (x *StoredSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[62]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5163,7 @@ func (x *StoredSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSlice.ProtoReflect.Descriptor instead.
 func (*StoredSlice) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{62}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StoredSlice) GetObjectId() uint64 {
@@ -5077,6 +5180,13 @@ func (x *StoredSlice) GetSlice() *Slice {
 	return nil
 }
 
+func (x *StoredSlice) GetStartOffset() uint64 {
+	if x != nil {
+		return x.StartOffset
+	}
+	return 0
+}
+
 type Key struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -5088,7 +5198,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[63]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5210,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[63]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5223,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{63}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Key) GetKey() string {
@@ -5143,15 +5253,16 @@ type Client struct {
 	Client  []byte                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
 	Oldest  uint64                 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	Results uint64                 `protobuf:"varint,3,opt,name=results,proto3" json:"results,omitempty"`
-	// Index times 256 plus position of the last command seen.
-	LastSeen      uint64 `protobuf:"varint,4,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The row, and the place in it, of the last command seen.
+	LastSeenIndex    uint64 `protobuf:"varint,4,opt,name=last_seen_index,json=lastSeenIndex,proto3" json:"last_seen_index,omitempty"`
+	LastSeenPosition uint32 `protobuf:"varint,5,opt,name=last_seen_position,json=lastSeenPosition,proto3" json:"last_seen_position,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Client) Reset() {
 	*x = Client{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[64]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +5274,7 @@ func (x *Client) String() string {
 func (*Client) ProtoMessage() {}
 
 func (x *Client) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[64]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5287,7 @@ func (x *Client) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Client.ProtoReflect.Descriptor instead.
 func (*Client) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{64}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Client) GetClient() []byte {
@@ -5200,9 +5311,16 @@ func (x *Client) GetResults() uint64 {
 	return 0
 }
 
-func (x *Client) GetLastSeen() uint64 {
+func (x *Client) GetLastSeenIndex() uint64 {
 	if x != nil {
-		return x.LastSeen
+		return x.LastSeenIndex
+	}
+	return 0
+}
+
+func (x *Client) GetLastSeenPosition() uint32 {
+	if x != nil {
+		return x.LastSeenPosition
 	}
 	return 0
 }
@@ -5217,15 +5335,17 @@ type Answered struct {
 	Status        Answer_Status          `protobuf:"varint,5,opt,name=status,proto3,enum=headwater.v1.Answer_Status" json:"status,omitempty"`
 	Code          string                 `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
 	Result        *Result                `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`
-	// Of the payload, 32 hexadecimal digits.
-	Hash          string `protobuf:"bytes,8,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Of the command without stamp and request, 32 hexadecimal digits.
+	PayloadHash string `protobuf:"bytes,8,opt,name=payload_hash,json=payloadHash,proto3" json:"payload_hash,omitempty"`
+	// Where rejected: the position, from 0, of the refusing command inside atomic; -1 where the command stood alone.
+	Inner         *int32 `protobuf:"varint,9,opt,name=inner,proto3,oneof" json:"inner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[65]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5357,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[65]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5250,7 +5370,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{65}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Answered) GetClient() []byte {
@@ -5302,11 +5422,18 @@ func (x *Answered) GetResult() *Result {
 	return nil
 }
 
-func (x *Answered) GetHash() string {
+func (x *Answered) GetPayloadHash() string {
 	if x != nil {
-		return x.Hash
+		return x.PayloadHash
 	}
 	return ""
+}
+
+func (x *Answered) GetInner() int32 {
+	if x != nil && x.Inner != nil {
+		return *x.Inner
+	}
+	return 0
 }
 
 type StatusRequest struct {
@@ -5317,7 +5444,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[66]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5329,7 +5456,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[66]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5342,7 +5469,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{66}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{67}
 }
 
 type StatusResponse struct {
@@ -5379,7 +5506,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[67]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5391,7 +5518,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[67]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5404,7 +5531,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{67}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StatusResponse) GetCondition() StatusResponse_Condition {
@@ -5556,7 +5683,7 @@ type CountsRequest struct {
 
 func (x *CountsRequest) Reset() {
 	*x = CountsRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[68]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5695,7 @@ func (x *CountsRequest) String() string {
 func (*CountsRequest) ProtoMessage() {}
 
 func (x *CountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[68]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5708,7 @@ func (x *CountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountsRequest.ProtoReflect.Descriptor instead.
 func (*CountsRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{68}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CountsRequest) GetRead() *Read {
@@ -5612,7 +5739,7 @@ type CountsResponse struct {
 
 func (x *CountsResponse) Reset() {
 	*x = CountsResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[69]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5751,7 @@ func (x *CountsResponse) String() string {
 func (*CountsResponse) ProtoMessage() {}
 
 func (x *CountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[69]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5637,7 +5764,7 @@ func (x *CountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountsResponse.ProtoReflect.Descriptor instead.
 func (*CountsResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{69}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CountsResponse) GetAt() *At {
@@ -5741,7 +5868,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[70]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +5880,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[70]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +5893,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{70}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetNodeRequest) GetRead() *Read {
@@ -5793,7 +5920,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[71]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5805,7 +5932,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[71]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5818,7 +5945,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{71}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetNodeResponse) GetAt() *At {
@@ -5845,7 +5972,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[72]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +5984,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[72]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +5997,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{72}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListNodesRequest) GetRead() *Read {
@@ -5899,7 +6026,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[73]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6038,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[73]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6051,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{73}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListNodesResponse) GetAt() *At {
@@ -5960,7 +6087,7 @@ type GetStreamRequest struct {
 
 func (x *GetStreamRequest) Reset() {
 	*x = GetStreamRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[74]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6099,7 @@ func (x *GetStreamRequest) String() string {
 func (*GetStreamRequest) ProtoMessage() {}
 
 func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[74]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6112,7 @@ func (x *GetStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamRequest.ProtoReflect.Descriptor instead.
 func (*GetStreamRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{74}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetStreamRequest) GetRead() *Read {
@@ -6019,7 +6146,7 @@ type GetStreamResponse struct {
 
 func (x *GetStreamResponse) Reset() {
 	*x = GetStreamResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[75]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6158,7 @@ func (x *GetStreamResponse) String() string {
 func (*GetStreamResponse) ProtoMessage() {}
 
 func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[75]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6171,7 @@ func (x *GetStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStreamResponse.ProtoReflect.Descriptor instead.
 func (*GetStreamResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{75}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetStreamResponse) GetAt() *At {
@@ -6076,7 +6203,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[76]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6215,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[76]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6228,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{76}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListStreamsRequest) GetRead() *Read {
@@ -6149,7 +6276,7 @@ type LabelSelector struct {
 
 func (x *LabelSelector) Reset() {
 	*x = LabelSelector{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[77]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6161,7 +6288,7 @@ func (x *LabelSelector) String() string {
 func (*LabelSelector) ProtoMessage() {}
 
 func (x *LabelSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[77]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6174,7 +6301,7 @@ func (x *LabelSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelSelector.ProtoReflect.Descriptor instead.
 func (*LabelSelector) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{77}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LabelSelector) GetName() string {
@@ -6202,7 +6329,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[78]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6214,7 +6341,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[78]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6227,7 +6354,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{78}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListStreamsResponse) GetAt() *At {
@@ -6262,7 +6389,7 @@ type ListRangesRequest struct {
 
 func (x *ListRangesRequest) Reset() {
 	*x = ListRangesRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[79]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6274,7 +6401,7 @@ func (x *ListRangesRequest) String() string {
 func (*ListRangesRequest) ProtoMessage() {}
 
 func (x *ListRangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[79]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6287,7 +6414,7 @@ func (x *ListRangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRangesRequest.ProtoReflect.Descriptor instead.
 func (*ListRangesRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{79}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListRangesRequest) GetRead() *Read {
@@ -6322,7 +6449,7 @@ type ListRangesResponse struct {
 
 func (x *ListRangesResponse) Reset() {
 	*x = ListRangesResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[80]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6461,7 @@ func (x *ListRangesResponse) String() string {
 func (*ListRangesResponse) ProtoMessage() {}
 
 func (x *ListRangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[80]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6474,7 @@ func (x *ListRangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRangesResponse.ProtoReflect.Descriptor instead.
 func (*ListRangesResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{80}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListRangesResponse) GetAt() *At {
@@ -6386,7 +6513,7 @@ type FindObjectsRequest struct {
 
 func (x *FindObjectsRequest) Reset() {
 	*x = FindObjectsRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[81]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +6525,7 @@ func (x *FindObjectsRequest) String() string {
 func (*FindObjectsRequest) ProtoMessage() {}
 
 func (x *FindObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[81]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +6538,7 @@ func (x *FindObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindObjectsRequest.ProtoReflect.Descriptor instead.
 func (*FindObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{81}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *FindObjectsRequest) GetRead() *Read {
@@ -6468,7 +6595,7 @@ type FindObjectsResponse struct {
 
 func (x *FindObjectsResponse) Reset() {
 	*x = FindObjectsResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[82]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6480,7 +6607,7 @@ func (x *FindObjectsResponse) String() string {
 func (*FindObjectsResponse) ProtoMessage() {}
 
 func (x *FindObjectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[82]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6493,7 +6620,7 @@ func (x *FindObjectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindObjectsResponse.ProtoReflect.Descriptor instead.
 func (*FindObjectsResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{82}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FindObjectsResponse) GetAt() *At {
@@ -6571,7 +6698,7 @@ type FoundSlice struct {
 
 func (x *FoundSlice) Reset() {
 	*x = FoundSlice{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[83]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6583,7 +6710,7 @@ func (x *FoundSlice) String() string {
 func (*FoundSlice) ProtoMessage() {}
 
 func (x *FoundSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[83]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6596,7 +6723,7 @@ func (x *FoundSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundSlice.ProtoReflect.Descriptor instead.
 func (*FoundSlice) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{83}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FoundSlice) GetObjectId() uint64 {
@@ -6638,7 +6765,7 @@ type FindOffsetRequest struct {
 
 func (x *FindOffsetRequest) Reset() {
 	*x = FindOffsetRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[84]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +6777,7 @@ func (x *FindOffsetRequest) String() string {
 func (*FindOffsetRequest) ProtoMessage() {}
 
 func (x *FindOffsetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[84]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +6790,7 @@ func (x *FindOffsetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindOffsetRequest.ProtoReflect.Descriptor instead.
 func (*FindOffsetRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{84}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FindOffsetRequest) GetRead() *Read {
@@ -6699,7 +6826,7 @@ type FindOffsetResponse struct {
 
 func (x *FindOffsetResponse) Reset() {
 	*x = FindOffsetResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[85]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6711,7 +6838,7 @@ func (x *FindOffsetResponse) String() string {
 func (*FindOffsetResponse) ProtoMessage() {}
 
 func (x *FindOffsetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[85]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6724,7 +6851,7 @@ func (x *FindOffsetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindOffsetResponse.ProtoReflect.Descriptor instead.
 func (*FindOffsetResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{85}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FindOffsetResponse) GetAt() *At {
@@ -6761,7 +6888,7 @@ type ListCompactionCandidatesRequest struct {
 
 func (x *ListCompactionCandidatesRequest) Reset() {
 	*x = ListCompactionCandidatesRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[86]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +6900,7 @@ func (x *ListCompactionCandidatesRequest) String() string {
 func (*ListCompactionCandidatesRequest) ProtoMessage() {}
 
 func (x *ListCompactionCandidatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[86]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +6913,7 @@ func (x *ListCompactionCandidatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCompactionCandidatesRequest.ProtoReflect.Descriptor instead.
 func (*ListCompactionCandidatesRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{86}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListCompactionCandidatesRequest) GetRead() *Read {
@@ -6828,7 +6955,7 @@ type ListCompactionCandidatesResponse struct {
 
 func (x *ListCompactionCandidatesResponse) Reset() {
 	*x = ListCompactionCandidatesResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[87]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6840,7 +6967,7 @@ func (x *ListCompactionCandidatesResponse) String() string {
 func (*ListCompactionCandidatesResponse) ProtoMessage() {}
 
 func (x *ListCompactionCandidatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[87]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6853,7 +6980,7 @@ func (x *ListCompactionCandidatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCompactionCandidatesResponse.ProtoReflect.Descriptor instead.
 func (*ListCompactionCandidatesResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{87}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListCompactionCandidatesResponse) GetAt() *At {
@@ -6890,7 +7017,7 @@ type CompactionCandidate struct {
 
 func (x *CompactionCandidate) Reset() {
 	*x = CompactionCandidate{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[88]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6902,7 +7029,7 @@ func (x *CompactionCandidate) String() string {
 func (*CompactionCandidate) ProtoMessage() {}
 
 func (x *CompactionCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[88]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6915,7 +7042,7 @@ func (x *CompactionCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactionCandidate.ProtoReflect.Descriptor instead.
 func (*CompactionCandidate) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{88}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CompactionCandidate) GetObjectId() uint64 {
@@ -6956,7 +7083,7 @@ type GetObjectRequest struct {
 
 func (x *GetObjectRequest) Reset() {
 	*x = GetObjectRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[89]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6968,7 +7095,7 @@ func (x *GetObjectRequest) String() string {
 func (*GetObjectRequest) ProtoMessage() {}
 
 func (x *GetObjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[89]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6981,7 +7108,7 @@ func (x *GetObjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetObjectRequest.ProtoReflect.Descriptor instead.
 func (*GetObjectRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{89}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetObjectRequest) GetRead() *Read {
@@ -7008,7 +7135,7 @@ type GetObjectResponse struct {
 
 func (x *GetObjectResponse) Reset() {
 	*x = GetObjectResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[90]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7020,7 +7147,7 @@ func (x *GetObjectResponse) String() string {
 func (*GetObjectResponse) ProtoMessage() {}
 
 func (x *GetObjectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[90]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7033,7 +7160,7 @@ func (x *GetObjectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetObjectResponse.ProtoReflect.Descriptor instead.
 func (*GetObjectResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{90}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetObjectResponse) GetAt() *At {
@@ -7066,7 +7193,7 @@ type ListObjectsRequest struct {
 
 func (x *ListObjectsRequest) Reset() {
 	*x = ListObjectsRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[91]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7078,7 +7205,7 @@ func (x *ListObjectsRequest) String() string {
 func (*ListObjectsRequest) ProtoMessage() {}
 
 func (x *ListObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[91]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7091,7 +7218,7 @@ func (x *ListObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListObjectsRequest.ProtoReflect.Descriptor instead.
 func (*ListObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{91}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListObjectsRequest) GetRead() *Read {
@@ -7140,7 +7267,7 @@ type ListObjectsResponse struct {
 
 func (x *ListObjectsResponse) Reset() {
 	*x = ListObjectsResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[92]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7152,7 +7279,7 @@ func (x *ListObjectsResponse) String() string {
 func (*ListObjectsResponse) ProtoMessage() {}
 
 func (x *ListObjectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[92]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7165,7 +7292,7 @@ func (x *ListObjectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListObjectsResponse.ProtoReflect.Descriptor instead.
 func (*ListObjectsResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{92}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListObjectsResponse) GetAt() *At {
@@ -7202,7 +7329,7 @@ type ListTransfersRequest struct {
 
 func (x *ListTransfersRequest) Reset() {
 	*x = ListTransfersRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[93]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7341,7 @@ func (x *ListTransfersRequest) String() string {
 func (*ListTransfersRequest) ProtoMessage() {}
 
 func (x *ListTransfersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[93]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7354,7 @@ func (x *ListTransfersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransfersRequest.ProtoReflect.Descriptor instead.
 func (*ListTransfersRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{93}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListTransfersRequest) GetRead() *Read {
@@ -7271,7 +7398,7 @@ type ListTransfersResponse struct {
 
 func (x *ListTransfersResponse) Reset() {
 	*x = ListTransfersResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[94]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7283,7 +7410,7 @@ func (x *ListTransfersResponse) String() string {
 func (*ListTransfersResponse) ProtoMessage() {}
 
 func (x *ListTransfersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[94]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7296,7 +7423,7 @@ func (x *ListTransfersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransfersResponse.ProtoReflect.Descriptor instead.
 func (*ListTransfersResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{94}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListTransfersResponse) GetAt() *At {
@@ -7337,7 +7464,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[95]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7349,7 +7476,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[95]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7362,7 +7489,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{95}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetKeyRequest) GetRead() *Read {
@@ -7389,7 +7516,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[96]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7401,7 +7528,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[96]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7541,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{96}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetKeyResponse) GetAt() *At {
@@ -7443,7 +7570,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[97]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7455,7 +7582,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[97]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7468,7 +7595,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{97}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListKeysRequest) GetRead() *Read {
@@ -7510,7 +7637,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[98]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7522,7 +7649,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[98]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7535,7 +7662,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{98}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListKeysResponse) GetAt() *At {
@@ -7571,7 +7698,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[99]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +7710,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[99]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +7723,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{99}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ReadLogRequest) GetFromIndex() uint64 {
@@ -7622,7 +7749,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[100]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7634,7 +7761,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[100]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7647,7 +7774,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{100}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ReadLogResponse) GetRow() *Row {
@@ -7680,7 +7807,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[101]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7692,7 +7819,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[101]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7705,7 +7832,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{101}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Row) GetIndex() uint64 {
@@ -7794,7 +7921,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[102]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7806,7 +7933,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[102]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7819,7 +7946,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{102}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ExportRequest) GetRead() *Read {
@@ -7838,7 +7965,7 @@ type ExportResponse struct {
 
 func (x *ExportResponse) Reset() {
 	*x = ExportResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[103]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +7977,7 @@ func (x *ExportResponse) String() string {
 func (*ExportResponse) ProtoMessage() {}
 
 func (x *ExportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[103]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +7990,7 @@ func (x *ExportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportResponse.ProtoReflect.Descriptor instead.
 func (*ExportResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{103}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ExportResponse) GetRecord() *Record {
@@ -7881,7 +8008,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[104]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7893,7 +8020,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[104]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7906,7 +8033,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{104}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{105}
 }
 
 type SnapshotResponse struct {
@@ -7918,7 +8045,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_headwater_v1_headwater_proto_msgTypes[105]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7930,7 +8057,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headwater_v1_headwater_proto_msgTypes[105]
+	mi := &file_headwater_v1_headwater_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7943,7 +8070,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{105}
+	return file_headwater_v1_headwater_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SnapshotResponse) GetIndex() uint64 {
@@ -8171,11 +8298,14 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\vUNAVAILABLE\x10\x05\x12\n" +
 	"\n" +
 	"\x06CLOSED\x10\x06\x12\x0f\n" +
-	"\vINCARNATION\x10\a\"h\n" +
+	"\vINCARNATION\x10\a\"\xba\x01\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12/\n" +
-	"\afailure\x18\x03 \x01(\v2\x15.headwater.v1.FailureR\afailure\"\xe2\a\n" +
+	"\afailure\x18\x03 \x01(\v2\x15.headwater.v1.FailureR\afailure\x12\x19\n" +
+	"\x05inner\x18\x04 \x01(\x05H\x00R\x05inner\x88\x01\x01\x12+\n" +
+	"\acurrent\x18\x05 \x01(\v2\x11.headwater.v1.KeyR\acurrentB\b\n" +
+	"\x06_inner\"\xe2\a\n" +
 	"\x06Result\x12G\n" +
 	"\rregister_node\x18\n" +
 	" \x01(\v2 .headwater.v1.RegisterNodeResultH\x00R\fregisterNode\x12>\n" +
@@ -8293,7 +8423,7 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"registered\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf0\x03\n" +
 	"\x06Stream\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x128\n" +
@@ -8309,10 +8439,15 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	" \x01(\x04R\x06ranges\x12\x14\n" +
 	"\x05debts\x18\v \x01(\x04R\x05debts\x12\x16\n" +
 	"\x06losses\x18\f \x01(\x04R\x06losses\x12\x16\n" +
-	"\x06slices\x18\r \x01(\x04R\x06slices\x1a9\n" +
+	"\x06slices\x18\r \x01(\x04R\x06slices\x122\n" +
+	"\btransfer\x18\x0e \x01(\v2\x16.headwater.v1.TransferR\btransfer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"b\n" +
+	"\bTransfer\x12\x17\n" +
+	"\ato_node\x18\x01 \x01(\x04R\x06toNode\x12!\n" +
+	"\fstart_offset\x18\x02 \x01(\x04R\vstartOffset\x12\x1a\n" +
+	"\bboundary\x18\x03 \x01(\x04R\bboundary\"\xba\x01\n" +
 	"\x05Range\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\x04R\bstreamId\x12!\n" +
 	"\fstream_epoch\x18\x02 \x01(\x04R\vstreamEpoch\x12\x17\n" +
@@ -8331,7 +8466,7 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\x04R\bstreamId\x12!\n" +
 	"\fstart_offset\x18\x02 \x01(\x04R\vstartOffset\x12\x1d\n" +
 	"\n" +
-	"end_offset\x18\x03 \x01(\x04R\tendOffset\"\xd4\x03\n" +
+	"end_offset\x18\x03 \x01(\x04R\tendOffset\"\xf5\x03\n" +
 	"\fStoredObject\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x126\n" +
 	"\x05state\x18\x02 \x01(\x0e2 .headwater.v1.StoredObject.StateR\x05state\x12\x17\n" +
@@ -8347,24 +8482,28 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\x0fcommitted_index\x18\t \x01(\x04R\x0ecommittedIndex\x12'\n" +
 	"\x0fdeletable_index\x18\n" +
 	" \x01(\x04R\x0edeletableIndex\x12'\n" +
-	"\x0fdeletable_stamp\x18\v \x01(\x03R\x0edeletableStamp\"J\n" +
+	"\x0fdeletable_stamp\x18\v \x01(\x03R\x0edeletableStamp\x12\x1f\n" +
+	"\vslice_count\x18\f \x01(\x04R\n" +
+	"sliceCount\"J\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bPREPARED\x10\x01\x12\r\n" +
 	"\tCOMMITTED\x10\x02\x12\r\n" +
-	"\tDELETABLE\x10\x03\"U\n" +
+	"\tDELETABLE\x10\x03\"x\n" +
 	"\vStoredSlice\x12\x1b\n" +
 	"\tobject_id\x18\x01 \x01(\x04R\bobjectId\x12)\n" +
-	"\x05slice\x18\x02 \x01(\v2\x13.headwater.v1.SliceR\x05slice\"G\n" +
+	"\x05slice\x18\x02 \x01(\v2\x13.headwater.v1.SliceR\x05slice\x12!\n" +
+	"\fstart_offset\x18\x03 \x01(\x04R\vstartOffset\"G\n" +
 	"\x03Key\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x04R\aversion\"o\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"\xa8\x01\n" +
 	"\x06Client\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\fR\x06client\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x04R\x06oldest\x12\x18\n" +
-	"\aresults\x18\x03 \x01(\x04R\aresults\x12\x1b\n" +
-	"\tlast_seen\x18\x04 \x01(\x04R\blastSeen\"\x91\x02\n" +
+	"\aresults\x18\x03 \x01(\x04R\aresults\x12&\n" +
+	"\x0flast_seen_index\x18\x04 \x01(\x04R\rlastSeenIndex\x12,\n" +
+	"\x12last_seen_position\x18\x05 \x01(\rR\x10lastSeenPosition\"\xc5\x02\n" +
 	"\bAnswered\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\fR\x06client\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1f\n" +
@@ -8373,8 +8512,10 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\x0efirst_position\x18\x04 \x01(\rR\rfirstPosition\x123\n" +
 	"\x06status\x18\x05 \x01(\x0e2\x1b.headwater.v1.Answer.StatusR\x06status\x12\x12\n" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12,\n" +
-	"\x06result\x18\a \x01(\v2\x14.headwater.v1.ResultR\x06result\x12\x12\n" +
-	"\x04hash\x18\b \x01(\tR\x04hash\"\x0f\n" +
+	"\x06result\x18\a \x01(\v2\x14.headwater.v1.ResultR\x06result\x12!\n" +
+	"\fpayload_hash\x18\b \x01(\tR\vpayloadHash\x12\x19\n" +
+	"\x05inner\x18\t \x01(\x05H\x00R\x05inner\x88\x01\x01B\b\n" +
+	"\x06_inner\"\x0f\n" +
 	"\rStatusRequest\"\xab\x06\n" +
 	"\x0eStatusResponse\x12D\n" +
 	"\tcondition\x18\x01 \x01(\x0e2&.headwater.v1.StatusResponse.ConditionR\tcondition\x12\x16\n" +
@@ -8642,7 +8783,7 @@ func file_headwater_v1_headwater_proto_rawDescGZIP() []byte {
 }
 
 var file_headwater_v1_headwater_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_headwater_v1_headwater_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_headwater_v1_headwater_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_headwater_v1_headwater_proto_goTypes = []any{
 	(Answer_Status)(0),                       // 0: headwater.v1.Answer.Status
 	(Failure_Kind)(0),                        // 1: headwater.v1.Failure.Kind
@@ -8707,59 +8848,60 @@ var file_headwater_v1_headwater_proto_goTypes = []any{
 	(*ClusterState)(nil),                     // 60: headwater.v1.ClusterState
 	(*Node)(nil),                             // 61: headwater.v1.Node
 	(*Stream)(nil),                           // 62: headwater.v1.Stream
-	(*Range)(nil),                            // 63: headwater.v1.Range
-	(*Debt)(nil),                             // 64: headwater.v1.Debt
-	(*Loss)(nil),                             // 65: headwater.v1.Loss
-	(*StoredObject)(nil),                     // 66: headwater.v1.StoredObject
-	(*StoredSlice)(nil),                      // 67: headwater.v1.StoredSlice
-	(*Key)(nil),                              // 68: headwater.v1.Key
-	(*Client)(nil),                           // 69: headwater.v1.Client
-	(*Answered)(nil),                         // 70: headwater.v1.Answered
-	(*StatusRequest)(nil),                    // 71: headwater.v1.StatusRequest
-	(*StatusResponse)(nil),                   // 72: headwater.v1.StatusResponse
-	(*CountsRequest)(nil),                    // 73: headwater.v1.CountsRequest
-	(*CountsResponse)(nil),                   // 74: headwater.v1.CountsResponse
-	(*GetNodeRequest)(nil),                   // 75: headwater.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),                  // 76: headwater.v1.GetNodeResponse
-	(*ListNodesRequest)(nil),                 // 77: headwater.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),                // 78: headwater.v1.ListNodesResponse
-	(*GetStreamRequest)(nil),                 // 79: headwater.v1.GetStreamRequest
-	(*GetStreamResponse)(nil),                // 80: headwater.v1.GetStreamResponse
-	(*ListStreamsRequest)(nil),               // 81: headwater.v1.ListStreamsRequest
-	(*LabelSelector)(nil),                    // 82: headwater.v1.LabelSelector
-	(*ListStreamsResponse)(nil),              // 83: headwater.v1.ListStreamsResponse
-	(*ListRangesRequest)(nil),                // 84: headwater.v1.ListRangesRequest
-	(*ListRangesResponse)(nil),               // 85: headwater.v1.ListRangesResponse
-	(*FindObjectsRequest)(nil),               // 86: headwater.v1.FindObjectsRequest
-	(*FindObjectsResponse)(nil),              // 87: headwater.v1.FindObjectsResponse
-	(*FoundSlice)(nil),                       // 88: headwater.v1.FoundSlice
-	(*FindOffsetRequest)(nil),                // 89: headwater.v1.FindOffsetRequest
-	(*FindOffsetResponse)(nil),               // 90: headwater.v1.FindOffsetResponse
-	(*ListCompactionCandidatesRequest)(nil),  // 91: headwater.v1.ListCompactionCandidatesRequest
-	(*ListCompactionCandidatesResponse)(nil), // 92: headwater.v1.ListCompactionCandidatesResponse
-	(*CompactionCandidate)(nil),              // 93: headwater.v1.CompactionCandidate
-	(*GetObjectRequest)(nil),                 // 94: headwater.v1.GetObjectRequest
-	(*GetObjectResponse)(nil),                // 95: headwater.v1.GetObjectResponse
-	(*ListObjectsRequest)(nil),               // 96: headwater.v1.ListObjectsRequest
-	(*ListObjectsResponse)(nil),              // 97: headwater.v1.ListObjectsResponse
-	(*ListTransfersRequest)(nil),             // 98: headwater.v1.ListTransfersRequest
-	(*ListTransfersResponse)(nil),            // 99: headwater.v1.ListTransfersResponse
-	(*GetKeyRequest)(nil),                    // 100: headwater.v1.GetKeyRequest
-	(*GetKeyResponse)(nil),                   // 101: headwater.v1.GetKeyResponse
-	(*ListKeysRequest)(nil),                  // 102: headwater.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),                 // 103: headwater.v1.ListKeysResponse
-	(*ReadLogRequest)(nil),                   // 104: headwater.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),                  // 105: headwater.v1.ReadLogResponse
-	(*Row)(nil),                              // 106: headwater.v1.Row
-	(*ExportRequest)(nil),                    // 107: headwater.v1.ExportRequest
-	(*ExportResponse)(nil),                   // 108: headwater.v1.ExportResponse
-	(*SnapshotRequest)(nil),                  // 109: headwater.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),                 // 110: headwater.v1.SnapshotResponse
-	nil,                                      // 111: headwater.v1.RegisterNode.LabelsEntry
-	nil,                                      // 112: headwater.v1.CreateStream.LabelsEntry
-	nil,                                      // 113: headwater.v1.LabelStream.LabelsEntry
-	nil,                                      // 114: headwater.v1.Node.LabelsEntry
-	nil,                                      // 115: headwater.v1.Stream.LabelsEntry
+	(*Transfer)(nil),                         // 63: headwater.v1.Transfer
+	(*Range)(nil),                            // 64: headwater.v1.Range
+	(*Debt)(nil),                             // 65: headwater.v1.Debt
+	(*Loss)(nil),                             // 66: headwater.v1.Loss
+	(*StoredObject)(nil),                     // 67: headwater.v1.StoredObject
+	(*StoredSlice)(nil),                      // 68: headwater.v1.StoredSlice
+	(*Key)(nil),                              // 69: headwater.v1.Key
+	(*Client)(nil),                           // 70: headwater.v1.Client
+	(*Answered)(nil),                         // 71: headwater.v1.Answered
+	(*StatusRequest)(nil),                    // 72: headwater.v1.StatusRequest
+	(*StatusResponse)(nil),                   // 73: headwater.v1.StatusResponse
+	(*CountsRequest)(nil),                    // 74: headwater.v1.CountsRequest
+	(*CountsResponse)(nil),                   // 75: headwater.v1.CountsResponse
+	(*GetNodeRequest)(nil),                   // 76: headwater.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),                  // 77: headwater.v1.GetNodeResponse
+	(*ListNodesRequest)(nil),                 // 78: headwater.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),                // 79: headwater.v1.ListNodesResponse
+	(*GetStreamRequest)(nil),                 // 80: headwater.v1.GetStreamRequest
+	(*GetStreamResponse)(nil),                // 81: headwater.v1.GetStreamResponse
+	(*ListStreamsRequest)(nil),               // 82: headwater.v1.ListStreamsRequest
+	(*LabelSelector)(nil),                    // 83: headwater.v1.LabelSelector
+	(*ListStreamsResponse)(nil),              // 84: headwater.v1.ListStreamsResponse
+	(*ListRangesRequest)(nil),                // 85: headwater.v1.ListRangesRequest
+	(*ListRangesResponse)(nil),               // 86: headwater.v1.ListRangesResponse
+	(*FindObjectsRequest)(nil),               // 87: headwater.v1.FindObjectsRequest
+	(*FindObjectsResponse)(nil),              // 88: headwater.v1.FindObjectsResponse
+	(*FoundSlice)(nil),                       // 89: headwater.v1.FoundSlice
+	(*FindOffsetRequest)(nil),                // 90: headwater.v1.FindOffsetRequest
+	(*FindOffsetResponse)(nil),               // 91: headwater.v1.FindOffsetResponse
+	(*ListCompactionCandidatesRequest)(nil),  // 92: headwater.v1.ListCompactionCandidatesRequest
+	(*ListCompactionCandidatesResponse)(nil), // 93: headwater.v1.ListCompactionCandidatesResponse
+	(*CompactionCandidate)(nil),              // 94: headwater.v1.CompactionCandidate
+	(*GetObjectRequest)(nil),                 // 95: headwater.v1.GetObjectRequest
+	(*GetObjectResponse)(nil),                // 96: headwater.v1.GetObjectResponse
+	(*ListObjectsRequest)(nil),               // 97: headwater.v1.ListObjectsRequest
+	(*ListObjectsResponse)(nil),              // 98: headwater.v1.ListObjectsResponse
+	(*ListTransfersRequest)(nil),             // 99: headwater.v1.ListTransfersRequest
+	(*ListTransfersResponse)(nil),            // 100: headwater.v1.ListTransfersResponse
+	(*GetKeyRequest)(nil),                    // 101: headwater.v1.GetKeyRequest
+	(*GetKeyResponse)(nil),                   // 102: headwater.v1.GetKeyResponse
+	(*ListKeysRequest)(nil),                  // 103: headwater.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),                 // 104: headwater.v1.ListKeysResponse
+	(*ReadLogRequest)(nil),                   // 105: headwater.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),                  // 106: headwater.v1.ReadLogResponse
+	(*Row)(nil),                              // 107: headwater.v1.Row
+	(*ExportRequest)(nil),                    // 108: headwater.v1.ExportRequest
+	(*ExportResponse)(nil),                   // 109: headwater.v1.ExportResponse
+	(*SnapshotRequest)(nil),                  // 110: headwater.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),                 // 111: headwater.v1.SnapshotResponse
+	nil,                                      // 112: headwater.v1.RegisterNode.LabelsEntry
+	nil,                                      // 113: headwater.v1.CreateStream.LabelsEntry
+	nil,                                      // 114: headwater.v1.LabelStream.LabelsEntry
+	nil,                                      // 115: headwater.v1.Node.LabelsEntry
+	nil,                                      // 116: headwater.v1.Stream.LabelsEntry
 }
 var file_headwater_v1_headwater_proto_depIdxs = []int32{
 	9,   // 0: headwater.v1.Command.request:type_name -> headwater.v1.Request
@@ -8785,15 +8927,15 @@ var file_headwater_v1_headwater_proto_depIdxs = []int32{
 	32,  // 20: headwater.v1.Command.check_key:type_name -> headwater.v1.CheckKey
 	33,  // 21: headwater.v1.Command.atomic:type_name -> headwater.v1.Atomic
 	34,  // 22: headwater.v1.Command.set_format:type_name -> headwater.v1.SetFormat
-	111, // 23: headwater.v1.RegisterNode.labels:type_name -> headwater.v1.RegisterNode.LabelsEntry
+	112, // 23: headwater.v1.RegisterNode.labels:type_name -> headwater.v1.RegisterNode.LabelsEntry
 	10,  // 24: headwater.v1.RenewNode.identity:type_name -> headwater.v1.Identity
 	10,  // 25: headwater.v1.FenceNode.rescuer:type_name -> headwater.v1.Identity
 	10,  // 26: headwater.v1.CreateStream.identity:type_name -> headwater.v1.Identity
-	112, // 27: headwater.v1.CreateStream.labels:type_name -> headwater.v1.CreateStream.LabelsEntry
+	113, // 27: headwater.v1.CreateStream.labels:type_name -> headwater.v1.CreateStream.LabelsEntry
 	10,  // 28: headwater.v1.OpenStream.identity:type_name -> headwater.v1.Identity
 	10,  // 29: headwater.v1.CloseStream.identity:type_name -> headwater.v1.Identity
 	10,  // 30: headwater.v1.TrimStream.identity:type_name -> headwater.v1.Identity
-	113, // 31: headwater.v1.LabelStream.labels:type_name -> headwater.v1.LabelStream.LabelsEntry
+	114, // 31: headwater.v1.LabelStream.labels:type_name -> headwater.v1.LabelStream.LabelsEntry
 	10,  // 32: headwater.v1.DeleteStream.identity:type_name -> headwater.v1.Identity
 	10,  // 33: headwater.v1.RecordTransfer.identity:type_name -> headwater.v1.Identity
 	10,  // 34: headwater.v1.PrepareObjects.identity:type_name -> headwater.v1.Identity
@@ -8810,158 +8952,160 @@ var file_headwater_v1_headwater_proto_depIdxs = []int32{
 	6,   // 45: headwater.v1.ProposeResponse.at:type_name -> headwater.v1.At
 	0,   // 46: headwater.v1.Answer.status:type_name -> headwater.v1.Answer.Status
 	40,  // 47: headwater.v1.Answer.result:type_name -> headwater.v1.Result
-	68,  // 48: headwater.v1.Answer.current:type_name -> headwater.v1.Key
+	69,  // 48: headwater.v1.Answer.current:type_name -> headwater.v1.Key
 	38,  // 49: headwater.v1.Answer.failure:type_name -> headwater.v1.Failure
 	1,   // 50: headwater.v1.Failure.kind:type_name -> headwater.v1.Failure.Kind
 	38,  // 51: headwater.v1.Refusal.failure:type_name -> headwater.v1.Failure
-	41,  // 52: headwater.v1.Result.register_node:type_name -> headwater.v1.RegisterNodeResult
-	42,  // 53: headwater.v1.Result.renew_node:type_name -> headwater.v1.RenewNodeResult
-	43,  // 54: headwater.v1.Result.create_stream:type_name -> headwater.v1.CreateStreamResult
-	44,  // 55: headwater.v1.Result.open_stream:type_name -> headwater.v1.OpenStreamResult
-	45,  // 56: headwater.v1.Result.close_stream:type_name -> headwater.v1.CloseStreamResult
-	46,  // 57: headwater.v1.Result.trim_stream:type_name -> headwater.v1.TrimStreamResult
-	47,  // 58: headwater.v1.Result.record_transfer:type_name -> headwater.v1.RecordTransferResult
-	48,  // 59: headwater.v1.Result.prepare_objects:type_name -> headwater.v1.PrepareObjectsResult
-	49,  // 60: headwater.v1.Result.commit_objects:type_name -> headwater.v1.CommitObjectsResult
-	50,  // 61: headwater.v1.Result.reclaim_objects:type_name -> headwater.v1.ReclaimObjectsResult
-	51,  // 62: headwater.v1.Result.forget_objects:type_name -> headwater.v1.ForgetObjectsResult
-	52,  // 63: headwater.v1.Result.put_key:type_name -> headwater.v1.PutKeyResult
-	53,  // 64: headwater.v1.Result.atomic:type_name -> headwater.v1.AtomicResult
-	55,  // 65: headwater.v1.Result.set_format:type_name -> headwater.v1.SetFormatResult
-	54,  // 66: headwater.v1.AtomicResult.answers:type_name -> headwater.v1.InnerAnswer
-	0,   // 67: headwater.v1.InnerAnswer.status:type_name -> headwater.v1.Answer.Status
-	40,  // 68: headwater.v1.InnerAnswer.result:type_name -> headwater.v1.Result
-	8,   // 69: headwater.v1.DryRunRequest.commands:type_name -> headwater.v1.Command
-	5,   // 70: headwater.v1.DryRunRequest.read:type_name -> headwater.v1.Read
-	37,  // 71: headwater.v1.DryRunResponse.answers:type_name -> headwater.v1.Answer
-	58,  // 72: headwater.v1.DryRunResponse.changes:type_name -> headwater.v1.Change
-	6,   // 73: headwater.v1.DryRunResponse.at:type_name -> headwater.v1.At
-	59,  // 74: headwater.v1.Change.old:type_name -> headwater.v1.Record
-	59,  // 75: headwater.v1.Change.new:type_name -> headwater.v1.Record
-	61,  // 76: headwater.v1.Record.node:type_name -> headwater.v1.Node
-	62,  // 77: headwater.v1.Record.stream:type_name -> headwater.v1.Stream
-	63,  // 78: headwater.v1.Record.range:type_name -> headwater.v1.Range
-	64,  // 79: headwater.v1.Record.debt:type_name -> headwater.v1.Debt
-	65,  // 80: headwater.v1.Record.loss:type_name -> headwater.v1.Loss
-	66,  // 81: headwater.v1.Record.object:type_name -> headwater.v1.StoredObject
-	67,  // 82: headwater.v1.Record.slice:type_name -> headwater.v1.StoredSlice
-	68,  // 83: headwater.v1.Record.key:type_name -> headwater.v1.Key
-	69,  // 84: headwater.v1.Record.client:type_name -> headwater.v1.Client
-	60,  // 85: headwater.v1.Record.cluster:type_name -> headwater.v1.ClusterState
-	70,  // 86: headwater.v1.Record.answered:type_name -> headwater.v1.Answered
-	114, // 87: headwater.v1.Node.labels:type_name -> headwater.v1.Node.LabelsEntry
-	10,  // 88: headwater.v1.Node.rescuer:type_name -> headwater.v1.Identity
-	115, // 89: headwater.v1.Stream.labels:type_name -> headwater.v1.Stream.LabelsEntry
-	10,  // 90: headwater.v1.Stream.owner:type_name -> headwater.v1.Identity
-	2,   // 91: headwater.v1.StoredObject.state:type_name -> headwater.v1.StoredObject.State
-	24,  // 92: headwater.v1.StoredObject.slices:type_name -> headwater.v1.Slice
-	24,  // 93: headwater.v1.StoredSlice.slice:type_name -> headwater.v1.Slice
-	0,   // 94: headwater.v1.Answered.status:type_name -> headwater.v1.Answer.Status
-	40,  // 95: headwater.v1.Answered.result:type_name -> headwater.v1.Result
-	3,   // 96: headwater.v1.StatusResponse.condition:type_name -> headwater.v1.StatusResponse.Condition
-	5,   // 97: headwater.v1.CountsRequest.read:type_name -> headwater.v1.Read
-	6,   // 98: headwater.v1.CountsResponse.at:type_name -> headwater.v1.At
-	5,   // 99: headwater.v1.GetNodeRequest.read:type_name -> headwater.v1.Read
-	6,   // 100: headwater.v1.GetNodeResponse.at:type_name -> headwater.v1.At
-	61,  // 101: headwater.v1.GetNodeResponse.node:type_name -> headwater.v1.Node
-	5,   // 102: headwater.v1.ListNodesRequest.read:type_name -> headwater.v1.Read
-	7,   // 103: headwater.v1.ListNodesRequest.page:type_name -> headwater.v1.Page
-	6,   // 104: headwater.v1.ListNodesResponse.at:type_name -> headwater.v1.At
-	61,  // 105: headwater.v1.ListNodesResponse.nodes:type_name -> headwater.v1.Node
-	5,   // 106: headwater.v1.GetStreamRequest.read:type_name -> headwater.v1.Read
-	6,   // 107: headwater.v1.GetStreamResponse.at:type_name -> headwater.v1.At
-	62,  // 108: headwater.v1.GetStreamResponse.stream:type_name -> headwater.v1.Stream
-	5,   // 109: headwater.v1.ListStreamsRequest.read:type_name -> headwater.v1.Read
-	7,   // 110: headwater.v1.ListStreamsRequest.page:type_name -> headwater.v1.Page
-	82,  // 111: headwater.v1.ListStreamsRequest.label:type_name -> headwater.v1.LabelSelector
-	6,   // 112: headwater.v1.ListStreamsResponse.at:type_name -> headwater.v1.At
-	62,  // 113: headwater.v1.ListStreamsResponse.streams:type_name -> headwater.v1.Stream
-	5,   // 114: headwater.v1.ListRangesRequest.read:type_name -> headwater.v1.Read
-	7,   // 115: headwater.v1.ListRangesRequest.page:type_name -> headwater.v1.Page
-	6,   // 116: headwater.v1.ListRangesResponse.at:type_name -> headwater.v1.At
-	63,  // 117: headwater.v1.ListRangesResponse.ranges:type_name -> headwater.v1.Range
-	5,   // 118: headwater.v1.FindObjectsRequest.read:type_name -> headwater.v1.Read
-	6,   // 119: headwater.v1.FindObjectsResponse.at:type_name -> headwater.v1.At
-	88,  // 120: headwater.v1.FindObjectsResponse.slices:type_name -> headwater.v1.FoundSlice
-	4,   // 121: headwater.v1.FindObjectsResponse.stop:type_name -> headwater.v1.FindObjectsResponse.Stop
-	64,  // 122: headwater.v1.FindObjectsResponse.debt:type_name -> headwater.v1.Debt
-	65,  // 123: headwater.v1.FindObjectsResponse.loss:type_name -> headwater.v1.Loss
-	24,  // 124: headwater.v1.FoundSlice.slice:type_name -> headwater.v1.Slice
-	5,   // 125: headwater.v1.FindOffsetRequest.read:type_name -> headwater.v1.Read
-	6,   // 126: headwater.v1.FindOffsetResponse.at:type_name -> headwater.v1.At
-	5,   // 127: headwater.v1.ListCompactionCandidatesRequest.read:type_name -> headwater.v1.Read
-	7,   // 128: headwater.v1.ListCompactionCandidatesRequest.page:type_name -> headwater.v1.Page
-	6,   // 129: headwater.v1.ListCompactionCandidatesResponse.at:type_name -> headwater.v1.At
-	93,  // 130: headwater.v1.ListCompactionCandidatesResponse.candidates:type_name -> headwater.v1.CompactionCandidate
-	5,   // 131: headwater.v1.GetObjectRequest.read:type_name -> headwater.v1.Read
-	6,   // 132: headwater.v1.GetObjectResponse.at:type_name -> headwater.v1.At
-	66,  // 133: headwater.v1.GetObjectResponse.object:type_name -> headwater.v1.StoredObject
-	5,   // 134: headwater.v1.ListObjectsRequest.read:type_name -> headwater.v1.Read
-	7,   // 135: headwater.v1.ListObjectsRequest.page:type_name -> headwater.v1.Page
-	2,   // 136: headwater.v1.ListObjectsRequest.state:type_name -> headwater.v1.StoredObject.State
-	6,   // 137: headwater.v1.ListObjectsResponse.at:type_name -> headwater.v1.At
-	66,  // 138: headwater.v1.ListObjectsResponse.objects:type_name -> headwater.v1.StoredObject
-	5,   // 139: headwater.v1.ListTransfersRequest.read:type_name -> headwater.v1.Read
-	7,   // 140: headwater.v1.ListTransfersRequest.page:type_name -> headwater.v1.Page
-	6,   // 141: headwater.v1.ListTransfersResponse.at:type_name -> headwater.v1.At
-	64,  // 142: headwater.v1.ListTransfersResponse.debts:type_name -> headwater.v1.Debt
-	65,  // 143: headwater.v1.ListTransfersResponse.losses:type_name -> headwater.v1.Loss
-	5,   // 144: headwater.v1.GetKeyRequest.read:type_name -> headwater.v1.Read
-	6,   // 145: headwater.v1.GetKeyResponse.at:type_name -> headwater.v1.At
-	68,  // 146: headwater.v1.GetKeyResponse.key:type_name -> headwater.v1.Key
-	5,   // 147: headwater.v1.ListKeysRequest.read:type_name -> headwater.v1.Read
-	7,   // 148: headwater.v1.ListKeysRequest.page:type_name -> headwater.v1.Page
-	6,   // 149: headwater.v1.ListKeysResponse.at:type_name -> headwater.v1.At
-	68,  // 150: headwater.v1.ListKeysResponse.keys:type_name -> headwater.v1.Key
-	106, // 151: headwater.v1.ReadLogResponse.row:type_name -> headwater.v1.Row
-	8,   // 152: headwater.v1.Row.commands:type_name -> headwater.v1.Command
-	5,   // 153: headwater.v1.ExportRequest.read:type_name -> headwater.v1.Read
-	59,  // 154: headwater.v1.ExportResponse.record:type_name -> headwater.v1.Record
-	35,  // 155: headwater.v1.Headwater.Propose:input_type -> headwater.v1.ProposeRequest
-	56,  // 156: headwater.v1.Headwater.DryRun:input_type -> headwater.v1.DryRunRequest
-	71,  // 157: headwater.v1.Headwater.Status:input_type -> headwater.v1.StatusRequest
-	73,  // 158: headwater.v1.Headwater.Counts:input_type -> headwater.v1.CountsRequest
-	75,  // 159: headwater.v1.Headwater.GetNode:input_type -> headwater.v1.GetNodeRequest
-	77,  // 160: headwater.v1.Headwater.ListNodes:input_type -> headwater.v1.ListNodesRequest
-	79,  // 161: headwater.v1.Headwater.GetStream:input_type -> headwater.v1.GetStreamRequest
-	81,  // 162: headwater.v1.Headwater.ListStreams:input_type -> headwater.v1.ListStreamsRequest
-	84,  // 163: headwater.v1.Headwater.ListRanges:input_type -> headwater.v1.ListRangesRequest
-	86,  // 164: headwater.v1.Headwater.FindObjects:input_type -> headwater.v1.FindObjectsRequest
-	89,  // 165: headwater.v1.Headwater.FindOffset:input_type -> headwater.v1.FindOffsetRequest
-	91,  // 166: headwater.v1.Headwater.ListCompactionCandidates:input_type -> headwater.v1.ListCompactionCandidatesRequest
-	94,  // 167: headwater.v1.Headwater.GetObject:input_type -> headwater.v1.GetObjectRequest
-	96,  // 168: headwater.v1.Headwater.ListObjects:input_type -> headwater.v1.ListObjectsRequest
-	98,  // 169: headwater.v1.Headwater.ListTransfers:input_type -> headwater.v1.ListTransfersRequest
-	100, // 170: headwater.v1.Headwater.GetKey:input_type -> headwater.v1.GetKeyRequest
-	102, // 171: headwater.v1.Headwater.ListKeys:input_type -> headwater.v1.ListKeysRequest
-	104, // 172: headwater.v1.Headwater.ReadLog:input_type -> headwater.v1.ReadLogRequest
-	107, // 173: headwater.v1.Headwater.Export:input_type -> headwater.v1.ExportRequest
-	109, // 174: headwater.v1.Headwater.Snapshot:input_type -> headwater.v1.SnapshotRequest
-	36,  // 175: headwater.v1.Headwater.Propose:output_type -> headwater.v1.ProposeResponse
-	57,  // 176: headwater.v1.Headwater.DryRun:output_type -> headwater.v1.DryRunResponse
-	72,  // 177: headwater.v1.Headwater.Status:output_type -> headwater.v1.StatusResponse
-	74,  // 178: headwater.v1.Headwater.Counts:output_type -> headwater.v1.CountsResponse
-	76,  // 179: headwater.v1.Headwater.GetNode:output_type -> headwater.v1.GetNodeResponse
-	78,  // 180: headwater.v1.Headwater.ListNodes:output_type -> headwater.v1.ListNodesResponse
-	80,  // 181: headwater.v1.Headwater.GetStream:output_type -> headwater.v1.GetStreamResponse
-	83,  // 182: headwater.v1.Headwater.ListStreams:output_type -> headwater.v1.ListStreamsResponse
-	85,  // 183: headwater.v1.Headwater.ListRanges:output_type -> headwater.v1.ListRangesResponse
-	87,  // 184: headwater.v1.Headwater.FindObjects:output_type -> headwater.v1.FindObjectsResponse
-	90,  // 185: headwater.v1.Headwater.FindOffset:output_type -> headwater.v1.FindOffsetResponse
-	92,  // 186: headwater.v1.Headwater.ListCompactionCandidates:output_type -> headwater.v1.ListCompactionCandidatesResponse
-	95,  // 187: headwater.v1.Headwater.GetObject:output_type -> headwater.v1.GetObjectResponse
-	97,  // 188: headwater.v1.Headwater.ListObjects:output_type -> headwater.v1.ListObjectsResponse
-	99,  // 189: headwater.v1.Headwater.ListTransfers:output_type -> headwater.v1.ListTransfersResponse
-	101, // 190: headwater.v1.Headwater.GetKey:output_type -> headwater.v1.GetKeyResponse
-	103, // 191: headwater.v1.Headwater.ListKeys:output_type -> headwater.v1.ListKeysResponse
-	105, // 192: headwater.v1.Headwater.ReadLog:output_type -> headwater.v1.ReadLogResponse
-	108, // 193: headwater.v1.Headwater.Export:output_type -> headwater.v1.ExportResponse
-	110, // 194: headwater.v1.Headwater.Snapshot:output_type -> headwater.v1.SnapshotResponse
-	175, // [175:195] is the sub-list for method output_type
-	155, // [155:175] is the sub-list for method input_type
-	155, // [155:155] is the sub-list for extension type_name
-	155, // [155:155] is the sub-list for extension extendee
-	0,   // [0:155] is the sub-list for field type_name
+	69,  // 52: headwater.v1.Refusal.current:type_name -> headwater.v1.Key
+	41,  // 53: headwater.v1.Result.register_node:type_name -> headwater.v1.RegisterNodeResult
+	42,  // 54: headwater.v1.Result.renew_node:type_name -> headwater.v1.RenewNodeResult
+	43,  // 55: headwater.v1.Result.create_stream:type_name -> headwater.v1.CreateStreamResult
+	44,  // 56: headwater.v1.Result.open_stream:type_name -> headwater.v1.OpenStreamResult
+	45,  // 57: headwater.v1.Result.close_stream:type_name -> headwater.v1.CloseStreamResult
+	46,  // 58: headwater.v1.Result.trim_stream:type_name -> headwater.v1.TrimStreamResult
+	47,  // 59: headwater.v1.Result.record_transfer:type_name -> headwater.v1.RecordTransferResult
+	48,  // 60: headwater.v1.Result.prepare_objects:type_name -> headwater.v1.PrepareObjectsResult
+	49,  // 61: headwater.v1.Result.commit_objects:type_name -> headwater.v1.CommitObjectsResult
+	50,  // 62: headwater.v1.Result.reclaim_objects:type_name -> headwater.v1.ReclaimObjectsResult
+	51,  // 63: headwater.v1.Result.forget_objects:type_name -> headwater.v1.ForgetObjectsResult
+	52,  // 64: headwater.v1.Result.put_key:type_name -> headwater.v1.PutKeyResult
+	53,  // 65: headwater.v1.Result.atomic:type_name -> headwater.v1.AtomicResult
+	55,  // 66: headwater.v1.Result.set_format:type_name -> headwater.v1.SetFormatResult
+	54,  // 67: headwater.v1.AtomicResult.answers:type_name -> headwater.v1.InnerAnswer
+	0,   // 68: headwater.v1.InnerAnswer.status:type_name -> headwater.v1.Answer.Status
+	40,  // 69: headwater.v1.InnerAnswer.result:type_name -> headwater.v1.Result
+	8,   // 70: headwater.v1.DryRunRequest.commands:type_name -> headwater.v1.Command
+	5,   // 71: headwater.v1.DryRunRequest.read:type_name -> headwater.v1.Read
+	37,  // 72: headwater.v1.DryRunResponse.answers:type_name -> headwater.v1.Answer
+	58,  // 73: headwater.v1.DryRunResponse.changes:type_name -> headwater.v1.Change
+	6,   // 74: headwater.v1.DryRunResponse.at:type_name -> headwater.v1.At
+	59,  // 75: headwater.v1.Change.old:type_name -> headwater.v1.Record
+	59,  // 76: headwater.v1.Change.new:type_name -> headwater.v1.Record
+	61,  // 77: headwater.v1.Record.node:type_name -> headwater.v1.Node
+	62,  // 78: headwater.v1.Record.stream:type_name -> headwater.v1.Stream
+	64,  // 79: headwater.v1.Record.range:type_name -> headwater.v1.Range
+	65,  // 80: headwater.v1.Record.debt:type_name -> headwater.v1.Debt
+	66,  // 81: headwater.v1.Record.loss:type_name -> headwater.v1.Loss
+	67,  // 82: headwater.v1.Record.object:type_name -> headwater.v1.StoredObject
+	68,  // 83: headwater.v1.Record.slice:type_name -> headwater.v1.StoredSlice
+	69,  // 84: headwater.v1.Record.key:type_name -> headwater.v1.Key
+	70,  // 85: headwater.v1.Record.client:type_name -> headwater.v1.Client
+	60,  // 86: headwater.v1.Record.cluster:type_name -> headwater.v1.ClusterState
+	71,  // 87: headwater.v1.Record.answered:type_name -> headwater.v1.Answered
+	115, // 88: headwater.v1.Node.labels:type_name -> headwater.v1.Node.LabelsEntry
+	10,  // 89: headwater.v1.Node.rescuer:type_name -> headwater.v1.Identity
+	116, // 90: headwater.v1.Stream.labels:type_name -> headwater.v1.Stream.LabelsEntry
+	10,  // 91: headwater.v1.Stream.owner:type_name -> headwater.v1.Identity
+	63,  // 92: headwater.v1.Stream.transfer:type_name -> headwater.v1.Transfer
+	2,   // 93: headwater.v1.StoredObject.state:type_name -> headwater.v1.StoredObject.State
+	24,  // 94: headwater.v1.StoredObject.slices:type_name -> headwater.v1.Slice
+	24,  // 95: headwater.v1.StoredSlice.slice:type_name -> headwater.v1.Slice
+	0,   // 96: headwater.v1.Answered.status:type_name -> headwater.v1.Answer.Status
+	40,  // 97: headwater.v1.Answered.result:type_name -> headwater.v1.Result
+	3,   // 98: headwater.v1.StatusResponse.condition:type_name -> headwater.v1.StatusResponse.Condition
+	5,   // 99: headwater.v1.CountsRequest.read:type_name -> headwater.v1.Read
+	6,   // 100: headwater.v1.CountsResponse.at:type_name -> headwater.v1.At
+	5,   // 101: headwater.v1.GetNodeRequest.read:type_name -> headwater.v1.Read
+	6,   // 102: headwater.v1.GetNodeResponse.at:type_name -> headwater.v1.At
+	61,  // 103: headwater.v1.GetNodeResponse.node:type_name -> headwater.v1.Node
+	5,   // 104: headwater.v1.ListNodesRequest.read:type_name -> headwater.v1.Read
+	7,   // 105: headwater.v1.ListNodesRequest.page:type_name -> headwater.v1.Page
+	6,   // 106: headwater.v1.ListNodesResponse.at:type_name -> headwater.v1.At
+	61,  // 107: headwater.v1.ListNodesResponse.nodes:type_name -> headwater.v1.Node
+	5,   // 108: headwater.v1.GetStreamRequest.read:type_name -> headwater.v1.Read
+	6,   // 109: headwater.v1.GetStreamResponse.at:type_name -> headwater.v1.At
+	62,  // 110: headwater.v1.GetStreamResponse.stream:type_name -> headwater.v1.Stream
+	5,   // 111: headwater.v1.ListStreamsRequest.read:type_name -> headwater.v1.Read
+	7,   // 112: headwater.v1.ListStreamsRequest.page:type_name -> headwater.v1.Page
+	83,  // 113: headwater.v1.ListStreamsRequest.label:type_name -> headwater.v1.LabelSelector
+	6,   // 114: headwater.v1.ListStreamsResponse.at:type_name -> headwater.v1.At
+	62,  // 115: headwater.v1.ListStreamsResponse.streams:type_name -> headwater.v1.Stream
+	5,   // 116: headwater.v1.ListRangesRequest.read:type_name -> headwater.v1.Read
+	7,   // 117: headwater.v1.ListRangesRequest.page:type_name -> headwater.v1.Page
+	6,   // 118: headwater.v1.ListRangesResponse.at:type_name -> headwater.v1.At
+	64,  // 119: headwater.v1.ListRangesResponse.ranges:type_name -> headwater.v1.Range
+	5,   // 120: headwater.v1.FindObjectsRequest.read:type_name -> headwater.v1.Read
+	6,   // 121: headwater.v1.FindObjectsResponse.at:type_name -> headwater.v1.At
+	89,  // 122: headwater.v1.FindObjectsResponse.slices:type_name -> headwater.v1.FoundSlice
+	4,   // 123: headwater.v1.FindObjectsResponse.stop:type_name -> headwater.v1.FindObjectsResponse.Stop
+	65,  // 124: headwater.v1.FindObjectsResponse.debt:type_name -> headwater.v1.Debt
+	66,  // 125: headwater.v1.FindObjectsResponse.loss:type_name -> headwater.v1.Loss
+	24,  // 126: headwater.v1.FoundSlice.slice:type_name -> headwater.v1.Slice
+	5,   // 127: headwater.v1.FindOffsetRequest.read:type_name -> headwater.v1.Read
+	6,   // 128: headwater.v1.FindOffsetResponse.at:type_name -> headwater.v1.At
+	5,   // 129: headwater.v1.ListCompactionCandidatesRequest.read:type_name -> headwater.v1.Read
+	7,   // 130: headwater.v1.ListCompactionCandidatesRequest.page:type_name -> headwater.v1.Page
+	6,   // 131: headwater.v1.ListCompactionCandidatesResponse.at:type_name -> headwater.v1.At
+	94,  // 132: headwater.v1.ListCompactionCandidatesResponse.candidates:type_name -> headwater.v1.CompactionCandidate
+	5,   // 133: headwater.v1.GetObjectRequest.read:type_name -> headwater.v1.Read
+	6,   // 134: headwater.v1.GetObjectResponse.at:type_name -> headwater.v1.At
+	67,  // 135: headwater.v1.GetObjectResponse.object:type_name -> headwater.v1.StoredObject
+	5,   // 136: headwater.v1.ListObjectsRequest.read:type_name -> headwater.v1.Read
+	7,   // 137: headwater.v1.ListObjectsRequest.page:type_name -> headwater.v1.Page
+	2,   // 138: headwater.v1.ListObjectsRequest.state:type_name -> headwater.v1.StoredObject.State
+	6,   // 139: headwater.v1.ListObjectsResponse.at:type_name -> headwater.v1.At
+	67,  // 140: headwater.v1.ListObjectsResponse.objects:type_name -> headwater.v1.StoredObject
+	5,   // 141: headwater.v1.ListTransfersRequest.read:type_name -> headwater.v1.Read
+	7,   // 142: headwater.v1.ListTransfersRequest.page:type_name -> headwater.v1.Page
+	6,   // 143: headwater.v1.ListTransfersResponse.at:type_name -> headwater.v1.At
+	65,  // 144: headwater.v1.ListTransfersResponse.debts:type_name -> headwater.v1.Debt
+	66,  // 145: headwater.v1.ListTransfersResponse.losses:type_name -> headwater.v1.Loss
+	5,   // 146: headwater.v1.GetKeyRequest.read:type_name -> headwater.v1.Read
+	6,   // 147: headwater.v1.GetKeyResponse.at:type_name -> headwater.v1.At
+	69,  // 148: headwater.v1.GetKeyResponse.key:type_name -> headwater.v1.Key
+	5,   // 149: headwater.v1.ListKeysRequest.read:type_name -> headwater.v1.Read
+	7,   // 150: headwater.v1.ListKeysRequest.page:type_name -> headwater.v1.Page
+	6,   // 151: headwater.v1.ListKeysResponse.at:type_name -> headwater.v1.At
+	69,  // 152: headwater.v1.ListKeysResponse.keys:type_name -> headwater.v1.Key
+	107, // 153: headwater.v1.ReadLogResponse.row:type_name -> headwater.v1.Row
+	8,   // 154: headwater.v1.Row.commands:type_name -> headwater.v1.Command
+	5,   // 155: headwater.v1.ExportRequest.read:type_name -> headwater.v1.Read
+	59,  // 156: headwater.v1.ExportResponse.record:type_name -> headwater.v1.Record
+	35,  // 157: headwater.v1.Headwater.Propose:input_type -> headwater.v1.ProposeRequest
+	56,  // 158: headwater.v1.Headwater.DryRun:input_type -> headwater.v1.DryRunRequest
+	72,  // 159: headwater.v1.Headwater.Status:input_type -> headwater.v1.StatusRequest
+	74,  // 160: headwater.v1.Headwater.Counts:input_type -> headwater.v1.CountsRequest
+	76,  // 161: headwater.v1.Headwater.GetNode:input_type -> headwater.v1.GetNodeRequest
+	78,  // 162: headwater.v1.Headwater.ListNodes:input_type -> headwater.v1.ListNodesRequest
+	80,  // 163: headwater.v1.Headwater.GetStream:input_type -> headwater.v1.GetStreamRequest
+	82,  // 164: headwater.v1.Headwater.ListStreams:input_type -> headwater.v1.ListStreamsRequest
+	85,  // 165: headwater.v1.Headwater.ListRanges:input_type -> headwater.v1.ListRangesRequest
+	87,  // 166: headwater.v1.Headwater.FindObjects:input_type -> headwater.v1.FindObjectsRequest
+	90,  // 167: headwater.v1.Headwater.FindOffset:input_type -> headwater.v1.FindOffsetRequest
+	92,  // 168: headwater.v1.Headwater.ListCompactionCandidates:input_type -> headwater.v1.ListCompactionCandidatesRequest
+	95,  // 169: headwater.v1.Headwater.GetObject:input_type -> headwater.v1.GetObjectRequest
+	97,  // 170: headwater.v1.Headwater.ListObjects:input_type -> headwater.v1.ListObjectsRequest
+	99,  // 171: headwater.v1.Headwater.ListTransfers:input_type -> headwater.v1.ListTransfersRequest
+	101, // 172: headwater.v1.Headwater.GetKey:input_type -> headwater.v1.GetKeyRequest
+	103, // 173: headwater.v1.Headwater.ListKeys:input_type -> headwater.v1.ListKeysRequest
+	105, // 174: headwater.v1.Headwater.ReadLog:input_type -> headwater.v1.ReadLogRequest
+	108, // 175: headwater.v1.Headwater.Export:input_type -> headwater.v1.ExportRequest
+	110, // 176: headwater.v1.Headwater.Snapshot:input_type -> headwater.v1.SnapshotRequest
+	36,  // 177: headwater.v1.Headwater.Propose:output_type -> headwater.v1.ProposeResponse
+	57,  // 178: headwater.v1.Headwater.DryRun:output_type -> headwater.v1.DryRunResponse
+	73,  // 179: headwater.v1.Headwater.Status:output_type -> headwater.v1.StatusResponse
+	75,  // 180: headwater.v1.Headwater.Counts:output_type -> headwater.v1.CountsResponse
+	77,  // 181: headwater.v1.Headwater.GetNode:output_type -> headwater.v1.GetNodeResponse
+	79,  // 182: headwater.v1.Headwater.ListNodes:output_type -> headwater.v1.ListNodesResponse
+	81,  // 183: headwater.v1.Headwater.GetStream:output_type -> headwater.v1.GetStreamResponse
+	84,  // 184: headwater.v1.Headwater.ListStreams:output_type -> headwater.v1.ListStreamsResponse
+	86,  // 185: headwater.v1.Headwater.ListRanges:output_type -> headwater.v1.ListRangesResponse
+	88,  // 186: headwater.v1.Headwater.FindObjects:output_type -> headwater.v1.FindObjectsResponse
+	91,  // 187: headwater.v1.Headwater.FindOffset:output_type -> headwater.v1.FindOffsetResponse
+	93,  // 188: headwater.v1.Headwater.ListCompactionCandidates:output_type -> headwater.v1.ListCompactionCandidatesResponse
+	96,  // 189: headwater.v1.Headwater.GetObject:output_type -> headwater.v1.GetObjectResponse
+	98,  // 190: headwater.v1.Headwater.ListObjects:output_type -> headwater.v1.ListObjectsResponse
+	100, // 191: headwater.v1.Headwater.ListTransfers:output_type -> headwater.v1.ListTransfersResponse
+	102, // 192: headwater.v1.Headwater.GetKey:output_type -> headwater.v1.GetKeyResponse
+	104, // 193: headwater.v1.Headwater.ListKeys:output_type -> headwater.v1.ListKeysResponse
+	106, // 194: headwater.v1.Headwater.ReadLog:output_type -> headwater.v1.ReadLogResponse
+	109, // 195: headwater.v1.Headwater.Export:output_type -> headwater.v1.ExportResponse
+	111, // 196: headwater.v1.Headwater.Snapshot:output_type -> headwater.v1.SnapshotResponse
+	177, // [177:197] is the sub-list for method output_type
+	157, // [157:177] is the sub-list for method input_type
+	157, // [157:157] is the sub-list for extension type_name
+	157, // [157:157] is the sub-list for extension extendee
+	0,   // [0:157] is the sub-list for field type_name
 }
 
 func init() { file_headwater_v1_headwater_proto_init() }
@@ -8994,6 +9138,7 @@ func file_headwater_v1_headwater_proto_init() {
 		(*Command_SetFormat)(nil),
 	}
 	file_headwater_v1_headwater_proto_msgTypes[32].OneofWrappers = []any{}
+	file_headwater_v1_headwater_proto_msgTypes[34].OneofWrappers = []any{}
 	file_headwater_v1_headwater_proto_msgTypes[35].OneofWrappers = []any{
 		(*Result_RegisterNode)(nil),
 		(*Result_RenewNode)(nil),
@@ -9023,13 +9168,14 @@ func file_headwater_v1_headwater_proto_init() {
 		(*Record_Cluster)(nil),
 		(*Record_Answered)(nil),
 	}
+	file_headwater_v1_headwater_proto_msgTypes[66].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headwater_v1_headwater_proto_rawDesc), len(file_headwater_v1_headwater_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   111,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
