@@ -224,7 +224,7 @@ func (l *memoryLog) Wait(ctx context.Context, after Index) error {
 		newest, ok := l.db.newest()
 		grown := l.db.grown
 		l.db.mu.Unlock()
-		if ok && newest > after {
+		if ok && (after == Beginning || newest > after) {
 			return nil
 		}
 		select {

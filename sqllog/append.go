@@ -80,8 +80,8 @@ type attempt struct {
 }
 
 const (
-	idle      = iota // nothing is with the database
-	sending          // a statement is with the database
+	idle      = iota // nothing is with the database, and nothing has been that was not refused
+	sending          // a statement is with the database, or its answer is on the way to the caller
 	abandoned        // the caller has left: nothing may be sent
 )
 
@@ -154,7 +154,6 @@ func (l *Log) appendRow(a *attempt) error {
 		switch {
 		case sent:
 			n, err = l.send(conn, a)
-			a.state.Store(idle)
 		case err == nil: // abandoned: nobody listens any more
 			return oplog.ErrUnavailable
 		}
@@ -171,8 +170,11 @@ func (l *Log) appendRow(a *attempt) error {
 		if v.Drop {
 			l.append.drop()
 		}
-		if v.Retry && !a.given() && tries.pause(l.life) {
-			continue
+		if v.Retry { // the database has nothing of it, so whoever gives up now may be told so
+			a.state.CompareAndSwap(sending, idle)
+			if !a.given() && tries.pause(l.life) {
+				continue
+			}
 		}
 		if l.life.Err() != nil && (v.Retry || !sent) {
 			err, v.Err = oplog.ErrClosed, oplog.ErrClosed

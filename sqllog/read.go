@@ -27,7 +27,11 @@ func (l *Log) query(ctx context.Context, s Statement, v values, scan func(*sql.R
 // Read is oplog.Log's. It holds at most one row more than it returns.
 func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplog.Row, error) {
 	var found []oplog.Row
-	v := values{After: int64(min(after, oplog.MaxIndex)), Bytes: int64(max(maxBytes, 0)), Limit: int64(oplog.MaxRead)}
+	from := int64(-1)
+	if after != oplog.Beginning {
+		from = int64(min(after, oplog.MaxIndex))
+	}
+	v := values{After: from, Bytes: int64(max(maxBytes, 0)), Limit: int64(oplog.MaxRead)}
 	err := l.query(ctx, l.c.Dialect.Statements.Read, v, func(rows *sql.Rows) error {
 		found = nil
 		for size := 0; rows.Next(); {

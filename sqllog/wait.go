@@ -52,8 +52,11 @@ func (s *Signal) next() <-chan struct{} {
 func (s *Signal) below(after oplog.Index) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told && s.newest <= after
+	return s.told && !above(s.newest, after)
 }
+
+// above reports whether a reader that has read up to after has yet to read the row at index.
+func above(index, after oplog.Index) bool { return after == oplog.Beginning || index > after }
 
 // Wait is oplog.Log's. It looks at the newest index when it starts, whenever the dialect's counter has changed, and
 // after a ring of the signal. What rings or changes during a look is seen by the next one, because the look comes after
@@ -70,7 +73,7 @@ func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 		if err == nil {
 			var newest oplog.Index
 			var ok bool
-			if newest, ok, err = l.newest(ctx); err == nil && ok && newest > after {
+			if newest, ok, err = l.newest(ctx); err == nil && ok && above(newest, after) {
 				return nil
 			} else if err == nil && !ok {
 				err = oplog.ErrNoCluster

@@ -36,7 +36,12 @@ func testInit(t *testing.T, db Database) {
 	wantErr(t, "init by another", open(t, db).Init(t.Context(), []byte("other")), oplog.ErrExists)
 	wantBounds(t, l, oplog.Bounds{Authoritative: true})
 
-	// Row 0 is above no index, so it cannot be read; a snapshot and truncation take it away, and Init still refuses.
+	wantRows(t, l, oplog.Beginning, []oplog.Row{{Index: 0, Payload: []byte("genesis")}})
+	if err := l.Wait(t.Context(), oplog.Beginning); err != nil {
+		t.Errorf("wait for row 0: %v", err)
+	}
+
+	// A snapshot and truncation take row 0 away, and Init still refuses.
 	appendRows(t, l, 1, 3)
 	wantRows(t, l, 0, rowsFromTo(1, 3))
 	commitSnapshot(t, l, 2, []byte("s"))
@@ -70,6 +75,10 @@ func testInitRaced(t *testing.T, db Database) {
 		switch {
 		case err == nil:
 			won++
+			rows, err := logs[0].Read(t.Context(), oplog.Beginning, 100)
+			if want := fmt.Sprintf("genesis of %d", i); err != nil || len(rows) != 1 || string(rows[0].Payload) != want {
+				t.Errorf("row 0 is %v (%v), want %q", rows, err, want)
+			}
 		case !errors.Is(err, oplog.ErrExists):
 			t.Errorf("init by %d: %v", i, err)
 		}
