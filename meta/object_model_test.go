@@ -501,8 +501,11 @@ func (m *model) diff(s *meta.State) string {
 		}
 	}
 	for id := uint64(0); id <= m.next; id++ {
-		got, ok := meta.ObjectOf(s, id)
+		got, ok := s.Object(id)
 		want := m.objects[id]
+		if want != nil && want.content != nil && slices.Equal(want.content.Slices, got.Slices) {
+			got.Slices = nil // the record of the model has none
+		}
 		if ok != (want != nil) {
 			return "an object that was forgotten is there, or the other way round"
 		}
