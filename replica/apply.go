@@ -57,7 +57,7 @@ func (s *tailStep[S, R]) apply() (applied[R], bool) {
 	s.state, s.applied, s.digest = next, at, digest
 	s.ring.put(at, digest, row.Checksum)
 	s.newest = max(s.newest, at)
-	s.missing, s.lagging = 0, 0
+	s.missing, s.lagging, s.idle = 0, 0, 0
 	if s.condition == Gap {
 		s.become(CatchingUp, 0, "")
 	}
@@ -101,6 +101,7 @@ func (s *tailStep[S, R]) contradicts(row *RowInfo) bool {
 	if _, settled := s.contradictors[row.Writer]; settled {
 		return false
 	}
+	s.contradicted = row.Writer
 	if s.haltAtOnce {
 		s.become(Diverged, row.Index, fmt.Sprintf("row %d: its writer %s had digest %s at index %d, this node has %s",
 			row.Index, row.Writer, row.SeenDigest, row.Seen, mine.digest))

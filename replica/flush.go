@@ -110,10 +110,10 @@ func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R]
 	verdict, failure := step.appended(err, now)
 	switch verdict {
 	case verdictLanded:
-		r.table.landed(ownRow{row: row, bytes: len(payload)})
+		r.table.landed(b, ownRow{row: row, bytes: len(payload)})
 		r.o.Events.appended(b.slot, len(row.Commands), len(payload), now.Sub(start))
 	case verdictUnsure:
-		r.table.unsure()
+		r.table.unsure(b)
 		r.o.Events.retry("append", err, step.until.Sub(now))
 	case verdictLost:
 		r.table.requeue(b)
@@ -140,6 +140,6 @@ func (t *table[R]) flushFacts(b *batch[R]) flushFacts {
 		queued:   t.queuedLive > 0,
 		held:     t.held,
 		stopped:  t.ended != nil || t.closing,
-		resolved: b != nil && b.resolved,
+		resolved: b != nil && (b.resolved || b.recall),
 	}
 }

@@ -36,9 +36,8 @@ type flushStep struct {
 
 	// The batch in hand, in the phases after flushFree.
 	slot    oplog.Index
-	size    int // of its payload in bytes
-	count   int // its commands
-	rested  bool
+	size    int  // of its payload in bytes
+	count   int  // its commands
 	doubted bool // at least one statement for this slot ended without saying what it did
 }
 
@@ -108,7 +107,7 @@ func (s *flushStep) next(f flushFacts) flushDo {
 		}
 		if f.applied >= s.slot {
 			s.until = time.Time{}
-			if s.losses > freeLosses && !s.rested {
+			if s.losses > freeLosses {
 				s.until = f.now.Add(s.rest())
 			}
 		}
@@ -131,7 +130,7 @@ func (s *flushStep) rest() time.Duration {
 	return time.Duration(s.chance.Int64N(int64(most)))
 }
 
-func (s *flushStep) free() { s.phase, s.rested, s.doubted = flushFree, false, false }
+func (s *flushStep) free() { s.phase, s.doubted = flushFree, false }
 
 // took tells that a batch of count commands was made for slot, size bytes as a payload.
 func (s *flushStep) took(slot oplog.Index, count, size int) {

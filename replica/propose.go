@@ -47,6 +47,9 @@ type batch[R any] struct {
 	entries  []*entry[R]
 	commands [][]byte // the callers' own slices; the flusher copies them once, into the payload
 	resolved bool     // its entries have been answered or queued again: its fate is known
+	doubted  bool     // an append of it ended without saying what it did
+	jumped   bool     // an install went past its slot while an append of it was under way
+	recall   bool     // and that append may have landed: the tailer is to ask the state
 }
 
 // ownRow is a row of ours that the database has acknowledged, on its way from the flusher to the tailer.
@@ -254,6 +257,7 @@ func (t *table[R]) take(number uint64, slot oplog.Index, commands, bytes int) *b
 		return nil
 	}
 	t.batches[number] = b
+	t.asking = slot
 	t.inFlight += len(b.entries)
 	return b
 }
@@ -266,19 +270,20 @@ func (t *table[R]) ask(slot oplog.Index) {
 }
 
 // landed hands an acknowledged row of ours to the tailer.
-func (t *table[R]) landed(row ownRow) {
+func (t *table[R]) landed(b *batch[R], row ownRow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asking = 0
+	t.asking, b.recall = 0, b.jumped
 	t.handed = append(t.handed, row)
 	t.status.Newest = max(t.status.Newest, row.row.Index)
 }
 
 // unsure notes that an append ended without saying what became of it.
-func (t *table[R]) unsure() {
+func (t *table[R]) unsure(b *batch[R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking, t.nudged = 0, true
+	b.doubted, b.recall = true, b.jumped
 }
 
 // requeue puts what is still wanted of b back to the front: b is known not to have taken effect, for ever.

@@ -179,7 +179,9 @@ func (o Options) withDefaults() Options {
 	def(&o.SnapshotInterval, 1024)
 	def(&o.ReadBytes, 4<<20)
 	if o.KeepRows == 0 {
-		o.KeepRows = max(o.SnapshotInterval, 0)
+		if o.KeepRows = o.SnapshotInterval; o.KeepRows < 0 {
+			o.KeepRows = 1024
+		}
 	}
 	o.KeepRows = max(o.KeepRows, 0)
 	o.SnapshotInterval = max(o.SnapshotInterval, 0)

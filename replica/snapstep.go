@@ -1,6 +1,13 @@
 package replica
 
-import "github.com/headwaterdb/headwater/oplog"
+import (
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// leftoverPatience is how long the oldest row must have stood still before another node takes over a truncation.
+const leftoverPatience = 10 * time.Second
 
 // snapMeter decides when a snapshot is due, from what the tailer applies and from the snapshot that is stored. It has
 // no goroutine, no clock and does no I/O.
@@ -21,6 +28,9 @@ type snapMeter struct {
 	marks    []snapMark  // ascending; how many bytes had been applied at some indexes above base
 	crossing oplog.Index // the row with which the next one became due; 0: it is not due
 	mine     bool        // this node has a reason to go first
+
+	oldest oplog.Index // the oldest row when rows that may go were last seen standing still
+	since  time.Time   // since then; zero: there are none
 }
 
 type snapMark struct {
@@ -86,6 +96,20 @@ func (m *snapMeter) jump(index oplog.Index) {
 	m.applied = index
 	m.marks = []snapMark{{index, m.bytes}}
 	m.crossing, m.mine = 0, false
+}
+
+// leftover notes what a look found, and reports whether rows that the stored snapshot allows to delete have stood there
+// for so long that nobody seems to be at it: whoever was has crashed or given up.
+func (m *snapMeter) leftover(b oplog.Bounds, keep int, now time.Time) bool {
+	if m.interval == 0 || b.Snapshot.Parts == 0 || b.Empty || b.Oldest >= min(retired(b.Snapshot.Index, keep), b.Newest) {
+		m.since = time.Time{}
+		return false
+	}
+	if m.since.IsZero() || m.oldest != b.Oldest {
+		m.oldest, m.since = b.Oldest, now
+		return false
+	}
+	return now.Sub(m.since) >= leftoverPatience
 }
 
 // retired tells how far the log may be truncated under the snapshot stored at index: rows below the result.

@@ -79,8 +79,34 @@ func (t *table[R]) tailFacts() tailFacts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := tailFacts{now: time.Now(), handed: t.handed, asking: t.asking, nudged: t.nudged}
+	for _, b := range t.batches {
+		f.recall = f.recall || b.recall
+	}
 	t.handed, t.nudged = nil, false
 	return f
+}
+
+// recalls takes the waiters whose rows were jumped over while they were being appended.
+func (t *table[R]) recalls() (out []waiting[R]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.batches {
+		if b.recall {
+			out = t.waiters(b, out)
+		}
+	}
+	return out
+}
+
+// waiters forgets b and appends those who still wait for it to out.
+func (t *table[R]) waiters(b *batch[R], out []waiting[R]) []waiting[R] {
+	t.forget(b)
+	for _, e := range b.entries {
+		if !e.done {
+			out = append(out, waiting[R]{e, e.command})
+		}
+	}
+	return out
 }
 
 // applied notes that a row was applied and its view published, and answers its waiters where it is ours. It tells
@@ -107,7 +133,8 @@ type waiting[R any] struct {
 }
 
 // jumped notes that the state was replaced by one at index, and takes the waiters whose rows may be among those that
-// were jumped over. They are the caller's to settle.
+// were jumped over. They are the caller's to settle. A batch that is being appended for the first time is left alone:
+// most likely it will turn out to have lost its slot long ago, and then it only has to be queued again.
 func (t *table[R]) jumped(index oplog.Index, digest Digest, newest oplog.Index) []waiting[R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,14 +143,12 @@ func (t *table[R]) jumped(index oplog.Index, digest Digest, newest oplog.Index) 
 	t.meter.jump(index)
 	var out []waiting[R]
 	for _, b := range t.batches {
-		if b.slot <= from || b.slot > index {
-			continue
-		}
-		t.forget(b)
-		for _, e := range b.entries {
-			if !e.done {
-				out = append(out, waiting[R]{e, e.command})
-			}
+		switch {
+		case b.slot <= from || b.slot > index:
+		case b.slot == t.asking && !b.doubted:
+			b.jumped = true
+		default:
+			out = t.waiters(b, out)
 		}
 	}
 	return out
@@ -144,6 +169,14 @@ func (t *table[R]) stored(info oplog.SnapshotInfo) (due bool) {
 		t.status.SnapshotIndex, t.status.SnapshotSize = info.Index, info.Size
 	}
 	return t.meter.stored(info)
+}
+
+// looked notes a look at the log, and reports whether the snapshotter has something to do.
+func (t *table[R]) looked(b oplog.Bounds, keep int, now time.Time) bool {
+	due := t.stored(b.Snapshot)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meter.leftover(b, keep, now) || due
 }
 
 // report notes the tailer's condition. In a gap everything queued is refused: none of it can be appended before the

@@ -43,6 +43,9 @@ func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
 	armed, woken := false, false
 	for ctx.Err() == nil {
 		facts := r.table.tailFacts()
+		if facts.recall {
+			r.settle(r.View(), r.table.recalls())
+		}
 		facts.woken, woken = woken, false
 		do := step.next(facts)
 		switch do.kind {
@@ -59,8 +62,8 @@ func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
 		case tailLook:
 			bounds, err := r.log.Bounds(ctx)
 			step.looked(bounds, err, time.Now())
-			if err == nil {
-				r.table.stored(bounds.Snapshot)
+			if err == nil && r.table.looked(bounds, r.o.KeepRows, time.Now()) {
+				signal(r.wakeSnapshotter)
 			}
 			r.failure(ctx, step, "look", err)
 		case tailInstall:
@@ -69,7 +72,7 @@ func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
 			r.heal(ctx, step)
 		case tailWait:
 			r.report(step)
-			if !armed {
+			if !armed && !step.readDue { // a read that is only put off needs no wake-up
 				r.watchAfter <- step.applied
 				armed = true
 			}
@@ -116,6 +119,9 @@ func (r *Replica[S, R]) watch(ctx context.Context, retry *retrier) {
 func (r *Replica[S, R]) apply(step *tailStep[S, R]) {
 	out, ok := step.apply()
 	if !ok {
+		if step.condition == Diverged {
+			r.o.Events.diverged(step.at, step.contradicted.String(), false)
+		}
 		return
 	}
 	r.publish(step)
@@ -143,14 +149,20 @@ func (r *Replica[S, R]) install(ctx context.Context, step *tailStep[S, R]) {
 // adopt publishes a state that did not come about by applying the next row.
 func (r *Replica[S, R]) adopt(step *tailStep[S, R]) {
 	view := r.publish(step)
-	for _, w := range r.table.jumped(step.applied, step.digest, step.newest) {
+	r.settle(view, r.table.jumped(step.applied, step.digest, step.newest))
+	signal(r.wakeFlusher)
+}
+
+// settle answers waiters whose rows, if there are any, the view's state stands for and nobody here has seen: by what
+// the state remembers, and never by a guess.
+func (r *Replica[S, R]) settle(view *View[S], waiters []waiting[R]) {
+	for _, w := range waiters {
 		res := Result[R]{Err: fmt.Errorf("%w: its row was truncated before it was read here", ErrUnknown)}
 		if value, known := r.m.recall(view.State, w.command); known {
 			res = Result[R]{Index: view.Index, Value: value}
 		}
 		r.table.settle(w.entry, res)
 	}
-	signal(r.wakeFlusher)
 }
 
 // heal builds the state anew from the log after a contradiction and lets the step judge.

@@ -14,6 +14,8 @@ const (
 	// deferRead is how long a read waits for an append of ours that is under way at the very next slot: most often its
 	// row is what there would be to read, and it is about to be handed over.
 	deferRead = 5 * time.Millisecond
+	// freeReads is how many reads in a row may bring nothing before the next wake-up is followed by a pause.
+	freeReads = 2
 	// fullPage is a number of rows from which on a read is repeated at once, since there may well be more.
 	fullPage = 64
 )
@@ -47,13 +49,16 @@ type tailStep[S, R any] struct {
 	install  bool      // the stored snapshot is to be installed
 
 	errs     int  // database errors in a row
+	idle     int  // reads in a row that brought nothing
 	lagging  int  // reads in a row that did not show a row known to be there
 	missing  int  // reads in a row that showed rows above the next one but not that one
 	lateLook int  // looks in a row that found rows that were not applied
 	certain  bool // newest was learned by a look after the last error
+	headless bool // the row applied last is the newest and is not there: nothing can be appended after it
 
 	contradiction *contradiction
 	contradictors map[Token]oplog.Index // writers that contradicted a state that a rebuild confirmed, and where
+	contradicted  Token                 // the last writer that did
 	healed        int
 
 	condition Condition
@@ -94,6 +99,7 @@ type tailFacts struct {
 	handed []ownRow    // acknowledged since the last time
 	asking oplog.Index // the slot of our append under way; 0: none
 	nudged bool        // an append met something that a read will show
+	recall bool        // an append that an install jumped over may have landed
 	woken  bool        // the log may hold a row above applied
 }
 
@@ -112,6 +118,9 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 	}
 	if f.woken || f.nudged {
 		s.readDue = true
+		if s.idle >= freeReads { // wake-ups without anything to read must not become a rush
+			s.readAt = later(s.readAt, f.now.Add(s.retry.after(s.idle-freeReads, s.chance)))
+		}
 		if f.asking == s.applied+1 && s.readAt.Before(f.now) {
 			s.readAt, s.deferred = f.now.Add(deferRead), true
 		} else if f.nudged && s.errs == 0 {
@@ -144,6 +153,13 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 	return tailDo{kind: tailWait, until: until}
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // hasNext reports whether the row after the applied one is at hand. Rows at or below it are dropped on the way: a
 // read may overlap what was handed over or installed.
 func (s *tailStep[S, R]) hasNext(now time.Time) bool {
@@ -170,7 +186,7 @@ func (s *tailStep[S, R]) hasNext(now time.Time) bool {
 
 // rest is called when there is nothing to do: what was known to be in the log has been applied.
 func (s *tailStep[S, R]) rest(now time.Time) {
-	if s.certain && s.newest <= s.applied && s.missing == 0 {
+	if s.certain && s.newest <= s.applied && s.missing == 0 && !s.headless {
 		s.lateLook = 0
 		s.current = now
 		s.become(Ready, 0, "")
@@ -197,6 +213,7 @@ func (s *tailStep[S, R]) read(rows []oplog.Row, err error, now time.Time) {
 		s.lookDue = true // after an error, only a look says where the end is
 	}
 	if len(rows) == 0 {
+		s.idle++
 		if s.newest > s.applied && s.missing == 0 {
 			// A row is known to be there and this server does not show it: it lags behind. Ask again, and look.
 			s.lagging++
@@ -204,6 +221,7 @@ func (s *tailStep[S, R]) read(rows []oplog.Row, err error, now time.Time) {
 		}
 		return
 	}
+	s.idle = 0
 	size := 0
 	for i := range rows {
 		size += len(rows[i].Payload)
@@ -251,7 +269,11 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 		s.newest = max(s.newest, b.Newest, b.Snapshot.Index)
 	}
 	truncated := b.Empty || b.Oldest > s.applied+1
+	s.headless = b.Authoritative && s.newest == s.applied && (b.Empty || b.Newest < s.applied)
 	switch {
+	case s.headless:
+		s.become(Gap, s.applied, fmt.Sprintf("row %d, which the snapshot at %d stands for, must be kept as the newest row and is "+
+			"missing: nothing can be appended after it", s.applied, b.Snapshot.Index))
 	case s.newest <= s.applied:
 		s.missing, s.lagging, s.lateLook = 0, 0, 0
 		s.current = now
