@@ -132,7 +132,7 @@ func (s *State) deriveStreams() (err error) {
 		id   uint64
 	}
 	names := make([]named, 0, s.streams.Len())
-	var owners, debtors gathered[uint64]
+	var owners, reserved, debtors gathered[uint64]
 	var labels gathered[string]
 	var key []byte
 	for id, st := range s.streams.All() {
@@ -141,12 +141,19 @@ func (s *State) deriveStreams() (err error) {
 			owners.add(owner, id)
 			s.openStreams++
 		}
+		if node := st.reservedFor(); node != 0 {
+			reserved.add(node, id)
+		}
 		for _, d := range st.debts() {
 			debtors.add(d.node, id)
 			s.debts++
 		}
 		for _, l := range st.cold.labels {
 			key = append(appendString(key[:0], l.Name), l.Value...)
+			if i, ok := labels.at[string(key)]; ok { // spares the string, as a rule
+				labels.list[i].ids = append(labels.list[i].ids, id)
+				continue
+			}
 			labels.add(string(key), id)
 		}
 	}
@@ -163,6 +170,9 @@ func (s *State) deriveStreams() (err error) {
 	}
 	if s.owners, err = owners.sets(); err != nil {
 		return fmt.Errorf("index the owners of streams: %w", err)
+	}
+	if s.reserved, err = reserved.sets(); err != nil {
+		return fmt.Errorf("index the reservations of streams: %w", err)
 	}
 	if s.labels, err = labels.sets(); err != nil {
 		return fmt.Errorf("index the labels of streams: %w", err)

@@ -91,6 +91,7 @@ const (
 	listStreamsByName
 	listStreamsByOwner
 	listStreamsByLabel
+	listStreamsReserved
 	listRanges
 	listLosses
 	listDebts

@@ -62,6 +62,13 @@ func (s *State) StreamsByOwner(nodeID uint64, cursor string, limit int) (Page[St
 	return s.streamsIn(set, listStreamsByOwner, cursor, limit)
 }
 
+// StreamsReservedFor lists the closed streams whose next open is reserved for a node, by id: those that were transferred
+// to it and that it has not opened yet. Cursor, limit and error are as in Streams.
+func (s *State) StreamsReservedFor(nodeID uint64, cursor string, limit int) (Page[Stream], error) {
+	set, _ := s.reserved.Get(nodeID)
+	return s.streamsIn(set, listStreamsReserved, cursor, limit)
+}
+
 // StreamsByLabel lists the live streams that carry the label, by id; cursor, limit and error are as in Streams.
 func (s *State) StreamsByLabel(label Label, cursor string, limit int) (Page[Stream], error) {
 	set, _ := s.labels.Get(labelKey(label))
@@ -150,6 +157,14 @@ func (st *stream) losses() []loss {
 		return nil
 	}
 	return st.rare.losses
+}
+
+// reservedFor returns the node for which the next open of a stream is reserved, or 0.
+func (st *stream) reservedFor() uint64 {
+	if st.rare == nil {
+		return 0
+	}
+	return st.rare.reservedFor
 }
 
 // debts returns the debts of a stream, which are not to be changed.

@@ -132,6 +132,12 @@ func checkStreamLists(t *testing.T, s *meta.State) {
 			return s.StreamsByOwner(node, cursor, limit)
 		})
 	}
+	for node := uint64(1); node < 7; node++ {
+		want := records(s, func(st meta.Stream) bool { return st.ReservedFor == node })
+		compareList(t, "streams reserved", want, func(cursor string, limit int) (meta.Page[meta.Stream], error) {
+			return s.StreamsReservedFor(node, cursor, limit)
+		})
+	}
 	for _, label := range []meta.Label{{Name: "rack", Value: "0"}, {Name: "team", Value: "2"}, {Name: "team", Value: "x"}} {
 		want := records(s, func(st meta.Stream) bool { return slices.Contains(st.Labels, label) })
 		compareList(t, "streams by label", want, func(cursor string, limit int) (meta.Page[meta.Stream], error) {
@@ -249,6 +255,10 @@ var lists = map[string]func(s *meta.State, cursor string, limit int) (next strin
 	},
 	"streams by owner": func(s *meta.State, c string, n int) (string, error) {
 		p, err := s.StreamsByOwner(1, c, n)
+		return p.Next, err
+	},
+	"streams reserved": func(s *meta.State, c string, n int) (string, error) {
+		p, err := s.StreamsReservedFor(1, c, n)
 		return p.Next, err
 	},
 	"streams by label": func(s *meta.State, c string, n int) (string, error) {

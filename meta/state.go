@@ -26,6 +26,7 @@ type State struct {
 	// Derived from the entries above, rebuilt when a snapshot is decoded, and no part of the digest.
 	names       pmap.Map[string, uint64]    // stream name → stream id
 	owners      pmap.Map[uint64, idSet]     // node id → the open streams that it owns
+	reserved    pmap.Map[uint64, idSet]     // node id → the streams whose next open is reserved for it
 	debtors     pmap.Map[uint64, debtorSet] // node id → the streams of which it owes data
 	labels      pmap.Map[string, idSet]     // labelKey → the streams that carry the label
 	seen        pmap.Map[uint64, string]    // ordinal at which a client was last seen → client id

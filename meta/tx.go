@@ -229,13 +229,23 @@ func (t *tx) changeCold(id uint64, old, new *streamCold) {
 
 func (t *tx) changeRare(id uint64, old, new *streamRare) {
 	var oldDebts, newDebts []debt
+	var oldReserved, reserved uint64
 	if old != nil {
 		t.sum = t.sum.minus(old.sum)
-		oldDebts = old.debts
+		oldDebts, oldReserved = old.debts, old.reservedFor
 	}
 	if new != nil {
 		t.sum = t.sum.plus(new.sum)
-		newDebts = new.debts
+		newDebts, reserved = new.debts, new.reservedFor
+	}
+	if reserved != oldReserved {
+		if oldReserved != 0 {
+			removeID(t.edit, &t.reserved, oldReserved, id)
+		}
+		if reserved != 0 {
+			addID(t.edit, &t.reserved, reserved, id)
+		}
+		t.work++
 	}
 	// Debts come and go at the ends of the list: what both lists have in front stays. Only who owes matters here.
 	for len(oldDebts) > 0 && len(newDebts) > 0 && oldDebts[0].node == newDebts[0].node {

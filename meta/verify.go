@@ -150,6 +150,7 @@ func compareStates(kept, fresh *State, wrong func(string, ...any)) {
 	}{
 		{"names", equalMaps(kept.names, fresh.names, same)},
 		{"owners", equalMaps(kept.owners, fresh.owners, sameSet)},
+		{"reservations", equalMaps(kept.reserved, fresh.reserved, sameSet)},
 		{"labels", equalMaps(kept.labels, fresh.labels, sameSet)},
 		{"levels", equalMaps(kept.levels, fresh.levels, same)},
 		{"seen", equalMaps(kept.seen, fresh.seen, func(a, b string) bool { return a == b })},
