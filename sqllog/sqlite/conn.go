@@ -89,7 +89,13 @@ func (c *connector) prepare(ctx context.Context, cn *conn) error {
 	if err := cn.settle(ctx, settings[:1]); err != nil { // the busy timeout: the rest may meet a lock
 		return err
 	}
+	if err := cn.exec(ctx, "BEGIN"); err != nil { // one moment, or a cluster that is being created looks foreign
+		return err
+	}
 	if err := inspect(ctx, cn, c.prefix); err != nil && !(c.create && errors.Is(err, oplog.ErrNoCluster)) {
+		return err
+	}
+	if err := cn.exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
 	return cn.settle(ctx, settings[1:])
@@ -253,7 +259,8 @@ func dataVersion(ctx context.Context, sc *sql.Conn) (version int64, err error) {
 	return version, err
 }
 
-// inspect says whether the file is one of ours and holds the tables of prefix: nil, oplog.ErrNoCluster or oplog.ErrSchema.
+// inspect says whether the file is one of ours and holds the tables of prefix: nil, oplog.ErrNoCluster or
+// oplog.ErrSchema. It needs a transaction.
 func inspect(ctx context.Context, c *conn, prefix string) error {
 	app, err := c.value(ctx, "PRAGMA application_id")
 	if err != nil {

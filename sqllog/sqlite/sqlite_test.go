@@ -86,12 +86,16 @@ func open(t testing.TB, o sqlite.Options) oplog.Log {
 // rawDB opens the file past the package, as a person with a shell would.
 func rawDB(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", sqlite.FileURI(path, "mode=rwc&_pragma=busy_timeout(10000)&_txlock=immediate"))
+	db, err := openRaw(path)
 	if err != nil {
 		t.Fatalf("open %s: %v", path, err)
 	}
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+func openRaw(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", sqlite.FileURI(path, "mode=rwc&_pragma=busy_timeout(10000)&_txlock=immediate"))
 }
 
 func mustExec(t testing.TB, db *sql.DB, text string, args ...any) {
