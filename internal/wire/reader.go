@@ -119,14 +119,6 @@ func (r *Reader) Varint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// Uint32 reads what AppendUint32 wrote.
-func (r *Reader) Uint32() uint32 {
-	if b := r.Raw(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
 // Uint64 reads what AppendUint64 wrote.
 func (r *Reader) Uint64() uint64 {
 	if b := r.Raw(8); b != nil {

@@ -1,5 +1,5 @@
 // Package wire holds what the binary formats of Headwater are written and read with: functions that append a value to
-// a byte slice, a Reader that consumes them again, and the checksum that rows and snapshots carry.
+// a byte slice, and a Reader that consumes them again.
 //
 // The encoding is canonical: each value has exactly one form, and the Reader refuses every other one. So whatever
 // can be read is written again as the same bytes, and bytes may be hashed and compared instead of values.
@@ -7,11 +7,7 @@
 // The package knows nothing of commands, rows or snapshots.
 package wire
 
-import (
-	"encoding/binary"
-
-	"github.com/zeebo/xxh3"
-)
+import "encoding/binary"
 
 // AppendUvarint appends v in groups of seven bits, lowest first, in as few bytes as it takes (1 to 10).
 func AppendUvarint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
@@ -19,9 +15,6 @@ func AppendUvarint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v
 // AppendVarint appends v as an unsigned varint after folding the sign into the lowest bit (0, -1, 1, -2 become
 // 0, 1, 2, 3).
 func AppendVarint(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
-
-// AppendUint32 appends v in 4 bytes, highest first.
-func AppendUint32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
 
 // AppendUint64 appends v in 8 bytes, highest first.
 func AppendUint64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
@@ -43,16 +36,3 @@ func AppendBytes(b, v []byte) []byte {
 func AppendString(b []byte, v string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
-
-// UvarintLen returns how many bytes AppendUvarint takes for v, 1 to 10.
-func UvarintLen(v uint64) int {
-	n := 1
-	for v >= 0x80 {
-		v >>= 7
-		n++
-	}
-	return n
-}
-
-// Checksum returns the checksum of b: XXH3, 64 bits. It finds accidents, not forgeries.
-func Checksum(b []byte) uint64 { return xxh3.Hash(b) }
