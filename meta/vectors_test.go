@@ -2,6 +2,7 @@ package meta_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"maps"
@@ -274,5 +275,31 @@ func describeValue(b *strings.Builder, path string, v reflect.Value) {
 		}
 	default:
 		fmt.Fprintf(b, "%s = %v\n", path, v.Interface())
+	}
+}
+
+// TestLogFormatPage compares the example of docs/log-format.md with the vector that it shows, and the table of kinds with
+// the numbers.
+func TestLogFormatPage(t *testing.T) {
+	t.Parallel()
+	page := string(read(t, "../docs/log-format.md"))
+	_, example, _ := strings.Cut(page, "```\n")
+	example, _, _ = strings.Cut(example, "```")
+	var shown []byte
+	for _, line := range strings.Split(strings.TrimSpace(example), "\n") {
+		bytesOf, _, _ := strings.Cut(line, "  ")
+		b, err := hex.DecodeString(strings.ReplaceAll(bytesOf, " ", ""))
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		shown = append(shown, b...)
+	}
+	if want := read(t, filepath.Join(vectorDir, "atomic.bin")); !bytes.Equal(shown, want) {
+		t.Errorf("the example is\n%x, the vector\n%x", shown, want)
+	}
+	for _, k := range meta.Kinds() {
+		if row := fmt.Sprintf("| %d | %s |", k, k); !strings.Contains(page, row) {
+			t.Errorf("the table of kinds lacks %s", row)
+		}
 	}
 }
