@@ -125,7 +125,7 @@ type Verdict struct {
 	Drop bool
 }
 
-// sentinels are the errors that a driver or a hook may hand through as they are.
+// sentinels are the errors that a driver or a hook may hand through as they are. They are about the connection.
 var sentinels = []error{oplog.ErrUnknown, oplog.ErrConflict, oplog.ErrUnavailable, oplog.ErrFull, oplog.ErrReadOnly,
 	oplog.ErrTooLarge, oplog.ErrDenied, oplog.ErrNoCluster, oplog.ErrExists, oplog.ErrSchema, oplog.ErrCorrupt,
 	oplog.ErrSettings, oplog.ErrNoSnapshot, oplog.ErrReplaced, oplog.ErrExhausted, oplog.ErrClosed}
@@ -134,7 +134,7 @@ var sentinels = []error{oplog.ErrUnknown, oplog.ErrConflict, oplog.ErrUnavailabl
 func (l *Log) verdict(err error) Verdict {
 	for _, s := range sentinels {
 		if errors.Is(err, s) {
-			return Verdict{Err: s}
+			return Verdict{Err: s, Drop: true}
 		}
 	}
 	unknown := Verdict{Err: oplog.ErrUnknown, Drop: true}

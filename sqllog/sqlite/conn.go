@@ -79,11 +79,17 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return cn, nil
 }
 
+// smallestPage is the size in bytes of the smallest database that is not empty.
+const smallestPage = 512
+
 // prepare looks at the file before it changes anything there: another program's file must not even get another mode.
 func (c *connector) prepare(ctx context.Context, cn *conn) error {
 	var err error
 	if cn.id, err = os.Stat(cn.path); err != nil {
 		return fmt.Errorf("%w: %w", oplog.ErrUnavailable, err)
+	}
+	if n := cn.id.Size(); n > 0 && n < smallestPage { // SQLite takes it for empty, and would overwrite it
+		return fmt.Errorf("%s is not a database: it has %d bytes: %w", cn.path, n, oplog.ErrSchema)
 	}
 	settings := c.settings()
 	if err := cn.settle(ctx, settings[:1]); err != nil { // the busy timeout: the rest may meet a lock
