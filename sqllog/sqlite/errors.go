@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -67,7 +66,10 @@ var verdicts = map[int]sqllog.Verdict{
 // classify is the dialect's error table for the file at path.
 func classify(path string) func(error) sqllog.Verdict {
 	return func(err error) sqllog.Verdict {
-		var e *driver.Error
+		var e interface { // the driver's error
+			error
+			Code() int
+		}
 		if !errors.As(err, &e) {
 			return uncertain
 		}
