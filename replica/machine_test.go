@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,7 +255,8 @@ func wait(t testing.TB, r *node, index oplog.Index) *replica.View[list] {
 	return v
 }
 
-// words numbers commands.
-type words struct{ n atomic.Uint64 }
-
-func (w *words) next(prefix string) string { return fmt.Sprintf("%s-%d", prefix, w.n.Add(1)) }
+// noCodec is for machines whose tests take no snapshots.
+func noCodec[S any]() (func(S, io.Writer) error, func(io.Reader) (S, error)) {
+	err := errors.New("this machine has no codec")
+	return func(S, io.Writer) error { return err }, func(io.Reader) (s S, _ error) { return s, err }
+}

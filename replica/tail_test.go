@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,7 @@ func TestHalt(t *testing.T) {
 				if v, err := r.Wait(t.Context(), 3); err != nil || v != before {
 					t.Errorf("wait for what is there: %v", err)
 				}
+				synctest.Wait()
 				if want := []replica.Condition{replica.Ready, replica.Halted}; !slices.Equal(conditions, want) {
 					t.Errorf("conditions %v, want %v", conditions, want)
 				}
@@ -289,6 +291,7 @@ func TestReadStopsEarly(t *testing.T) {
 		r := open(t, log, o)
 		wait(t, r, 1000)
 		await(t, r, func(st replica.Status) bool { return st.Condition == replica.Ready })
+		synctest.Wait()
 		if len(early) > 0 {
 			t.Errorf("ready at %v of 1000", early)
 		}
@@ -344,9 +347,9 @@ func TestRewound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := cluster(t)
 		fill(t, db, never, 20)
-		var sure bool
+		var sure atomic.Bool
 		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.Bounds, Times: -1, EditBounds: func(b oplog.Bounds) oplog.Bounds {
-			b.Authoritative = sure
+			b.Authoritative = sure.Load()
 			return b
 		}})
 		r := open(t, log, never)
@@ -361,7 +364,7 @@ func TestRewound(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() { _, waited = r.Wait(t.Context(), 25) })
 		synctest.Wait()
-		sure = true
+		sure.Store(true)
 		done.Wait()
 		st := r.Status()
 		if st.Condition != replica.Rewound || st.At != 20 || !strings.Contains(st.Reason, "only up to 10") {
@@ -454,6 +457,7 @@ func TestDivergence(t *testing.T) {
 			if v.State.digest != other.View().State.digest {
 				t.Errorf("not healed: %v", v.State.all())
 			}
+			synctest.Wait()
 			if !slices.Equal(events, []event{{6, true}}) {
 				t.Errorf("events %v", events)
 			}
@@ -466,11 +470,13 @@ func TestDivergence(t *testing.T) {
 			db, r := setup(t, always, replica.Options{}, &events)
 			fill(t, db, never, 2)
 			wait(t, r, 6)
+			synctest.Wait()
 			if st := r.Status(); st.Condition != replica.Ready || !slices.Equal(events, []event{{6, false}}) {
 				t.Errorf("after one writer: %+v, events %v", st, events)
 			}
 			fill(t, db, never, 1)
 			st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Diverged })
+			synctest.Wait()
 			if st.At != 7 || st.Applied != 6 || !slices.Equal(events, []event{{6, false}, {7, false}}) {
 				t.Errorf("after two: %+v, events %v", st, events)
 			}
@@ -485,6 +491,7 @@ func TestDivergence(t *testing.T) {
 			db, r := setup(t, once(), replica.Options{HaltOnDivergence: true}, &events)
 			fill(t, db, never, 2)
 			st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Diverged })
+			synctest.Wait()
 			if st.At != 6 || !slices.Equal(events, []event{{6, false}}) {
 				t.Errorf("status %+v, events %v", st, events)
 			}
@@ -539,9 +546,9 @@ func TestLaggardConverges(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Second)
-		installs := 0
+		var installs atomic.Int64
 		slow := faultlog.Wrap(db.Open())
-		r := open(t, slow, replica.Options{SnapshotInterval: -1, Events: replica.Events{Installed: func(oplog.Index) { installs++ }}})
+		r := open(t, slow, replica.Options{SnapshotInterval: -1, Events: replica.Events{Installed: func(oplog.Index) { installs.Add(1) }}})
 		for range 5 {
 			gate := faultlog.NewGate()
 			slow.Clear()
@@ -557,8 +564,8 @@ func TestLaggardConverges(t *testing.T) {
 		if v.State.digest != writer.View().State.digest {
 			t.Error("digests differ")
 		}
-		if installs == 0 || installs > 6 {
-			t.Errorf("%d installs", installs)
+		if n := installs.Load(); n == 0 || n > 6 {
+			t.Errorf("%d installs", n)
 		}
 	})
 }

@@ -1,0 +1,221 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headwaterdb/headwater/internal/faultlog"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/replica"
+)
+
+// TestViewAllocates nothing: reading is a pointer load.
+func TestViewAllocatesNothing(t *testing.T) {
+	r := open(t, cluster(t).Open(), replica.Options{})
+	propose(t, r, "x")
+	var v *replica.View[list]
+	if n := testing.AllocsPerRun(1000, func() { v = r.View() }); n != 0 {
+		t.Errorf("%v allocations for a view", n)
+	}
+	if v.Index != 1 {
+		t.Errorf("index %d", v.Index)
+	}
+}
+
+// TestOwnWrites: sixteen goroutines propose, take the index, wait for it and read their own change, again and again;
+// it is always there (invariant 4, field case 11.3).
+func TestOwnWrites(t *testing.T) {
+	t.Parallel()
+	rounds := 2000
+	if testing.Short() {
+		rounds = 200
+	}
+	r := open(t, cluster(t).Open(), never)
+	var done sync.WaitGroup
+	for g := range 16 {
+		done.Go(func() {
+			for i := range rounds / 16 {
+				word := fmt.Sprintf("%d-%d", g, i)
+				res := r.Propose(t.Context(), []byte(word))[0]
+				v := r.View()
+				w, err := r.Wait(t.Context(), res.Index)
+				if res.Err != nil || err != nil || v.Index < res.Index || w.Index < res.Index {
+					t.Errorf("answer %+v, view at %d, wait %v", res, v.Index, err)
+					return
+				}
+				n := v.State.last
+				for skip := v.State.count - res.Value.Count; skip > 0; skip-- {
+					n = n.before
+				}
+				if n.command != word {
+					t.Errorf("the view has %q where %q was applied", n.command, word)
+				}
+			}
+		})
+	}
+	done.Wait()
+}
+
+// accounts is a state in which every command moves a token between two accounts, so that the sum is the same always.
+type accounts struct {
+	balances [8]int64
+	index    oplog.Index
+}
+
+// TestTornViews: every row moves tokens in several steps; no view shows half a row, none changes while it is held, and
+// none is older than the one before (field case 11.8).
+func TestTornViews(t *testing.T) {
+	t.Parallel()
+	m := replica.Machine[*accounts, int]{
+		Empty: &accounts{balances: [8]int64{800}},
+		Apply: func(s *accounts, index oplog.Index, commands [][]byte) (*accounts, []int, error) {
+			next := *s
+			next.index = index
+			for _, c := range commands {
+				next.balances[c[0]%8]--
+				runtime.Gosched()
+				next.balances[c[1]%8]++
+			}
+			return &next, make([]int, len(commands)), nil
+		},
+		Digest: func(s *accounts) replica.Digest { return replica.Digest{byte(s.index), byte(s.index >> 8)} },
+	}
+	m.Encode, m.Decode = noCodec[*accounts]()
+	r, err := replica.Open(t.Context(), cluster(t).Open(), m, never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var readers, writers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			var held []*replica.View[*accounts]
+			var copies []accounts
+			last := oplog.Index(0)
+			for ctx.Err() == nil {
+				v := r.View()
+				if v.Index < last || v.State.index != v.Index {
+					t.Errorf("view %d with state %d after view %d", v.Index, v.State.index, last)
+				}
+				last = v.Index
+				if len(held) == 0 || held[len(held)-1] != v {
+					held, copies = append(held, v), append(copies, *v.State)
+				}
+				for i, h := range held {
+					var sum int64
+					for _, b := range h.State.balances {
+						sum += b
+					}
+					if sum != 800 || *h.State != copies[i] {
+						t.Errorf("view %d: sum %d, changed %v", h.Index, sum, *h.State != copies[i])
+					}
+				}
+				if len(held) > 20 {
+					held, copies = held[10:], copies[10:]
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	for g := range 4 {
+		writers.Go(func() {
+			for i := range 100 {
+				r.Propose(t.Context(), []byte{byte(g), byte(i)}, []byte{byte(i), byte(g + 1)}, []byte{byte(g + 2), byte(i)})
+			}
+		})
+	}
+	writers.Wait()
+	stop()
+	readers.Wait()
+}
+
+// TestWait: it ends with the view, with the context, and never by itself.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, cluster(t).Open(), never)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Wait(ctx, 1<<60); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("wait for what never comes: %v", err)
+		}
+		var got *replica.View[list]
+		var done sync.WaitGroup
+		done.Go(func() { got, _ = r.Wait(t.Context(), 3) })
+		next := r.View().Next()
+		for i := range 3 {
+			propose(t, r, fmt.Sprint(i))
+		}
+		done.Wait()
+		<-next
+		if got == nil || got.Index != 3 {
+			t.Errorf("waited for 3, got %+v", got)
+		}
+	})
+}
+
+// TestLinearize: callers that come together share a look at the log, none shares one that had started before it came,
+// and the view holds what was answered anywhere before.
+func TestLinearize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, gate := cluster(t), faultlog.NewGate()
+		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.Newest, Linger: gate})
+		r, other := open(t, log, never), open(t, db.Open(), never)
+		var done sync.WaitGroup
+		views := make([]*replica.View[list], 21)
+		ask := func(i int) {
+			done.Go(func() {
+				v, err := r.Linearize(t.Context())
+				if err != nil {
+					t.Errorf("linearize: %v", err)
+				}
+				views[i] = v
+			})
+		}
+		ask(0) // looks before the write, and its answer hangs
+		<-gate.Reached()
+		at := propose(t, other, "elsewhere").Index
+		for i := 1; i <= 20; i++ {
+			ask(i)
+		}
+		synctest.Wait()
+		gate.Open()
+		done.Wait()
+		if n := log.Calls(faultlog.Newest); n != 2 {
+			t.Errorf("%d looks for 21 callers, want 2", n)
+		}
+		for i, v := range views[1:] {
+			if v == nil || v.Index < at {
+				t.Errorf("caller %d got an older view", i+1)
+			}
+		}
+	})
+}
+
+// TestProposeFromListener: what learns of changes by View.Next may propose and wait, since it runs off the apply path
+// (field case 11.6). Events may not, and their documentation says so.
+func TestProposeFromListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, cluster(t).Open(), never)
+		var done sync.WaitGroup
+		v := r.View()
+		done.Go(func() {
+			<-v.Next()
+			res := r.Propose(t.Context(), []byte("from the listener"))[0]
+			if w, err := r.Wait(t.Context(), res.Index); err != nil || res.Err != nil || w.Index < 2 {
+				t.Errorf("propose from the listener: %+v, %v", res, err)
+			}
+		})
+		propose(t, r, "change")
+		done.Wait()
+	})
+}
