@@ -1,0 +1,199 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headwaterdb/headwater/api"
+	pb "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/meta"
+	"github.com/headwaterdb/headwater/session"
+	"google.golang.org/protobuf/proto"
+)
+
+// What fits in one call; the server takes 1000 commands and 8 MiB.
+const (
+	maxCommands     = 1000
+	maxRequestBytes = 7 << 20
+)
+
+// Propose sends the proposals, in this order, and returns one answer for each. It has the meaning of Propose of the
+// embedded store. Every command gets a request, unless it carries one already or is a RenewNode, and is sent again with
+// it until the rules have answered or ctx ends (without a deadline: after Options.Timeout). More than fit in one call are
+// sent one call after another.
+//
+// An answer then ends in meta.ErrNotApplied where the command certainly never takes effect and in meta.ErrOutcomeUnknown
+// where it may, each together with the context's error. A cluster that has forgotten the client's requests leaves the
+// outcome unknown too, of a command that was sent more than once; the error holds REQUEST_EXPIRED as well.
+func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	answers := make([]meta.Answer, len(proposals))
+	var batch []*pending
+	size := 0
+	for i, p := range proposals {
+		w, err := c.prepare(p, &answers[i])
+		if err != nil {
+			answers[i] = meta.Answer{Status: meta.Rejected, Err: err}
+			continue
+		}
+		if n := proto.Size(w.message) + 16; len(batch) == maxCommands || size+n > maxRequestBytes && len(batch) > 0 {
+			c.propose(ctx, batch)
+			batch, size = batch[:0], 0
+		} else {
+			size += n
+		}
+		batch = append(batch, w)
+	}
+	c.propose(ctx, batch)
+	return answers
+}
+
+// pending is a command whose answer is waited for.
+type pending struct {
+	answer  *meta.Answer
+	message *pb.Command
+	request *meta.Request // drawn from the session; nil: it is the caller's, or there is none
+	sends   int           // how often it was sent
+	unsure  bool          // a copy may take effect
+	last    error         // how the last try ended
+}
+
+func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
+	w := &pending{answer: to}
+	if session.Numbered(p) {
+		r := c.session.Next()
+		w.request, p.Request = &r, &r
+	} else if err := meta.Validate(p); err != nil {
+		return nil, err
+	}
+	w.message = api.FromProposal(p)
+	return w, nil
+}
+
+// propose sends the batch until nothing of it is pending.
+func (c *Client) propose(ctx context.Context, batch []*pending) {
+	for r := (round{c: c}); len(batch) > 0; {
+		e := c.endpoint()
+		req := &pb.ProposeRequest{Commands: make([]*pb.Command, len(batch))}
+		for i, w := range batch {
+			req.Commands[i] = w.message
+		}
+		var res pb.ProposeResponse
+		a := c.try(ctx, e, methodPropose, req, &res)
+		if a.err == nil {
+			batch, a = c.take(batch, &res)
+		} else {
+			for _, w := range batch {
+				w.fail(a)
+			}
+		}
+		if len(batch) > 0 && !r.next(ctx, e, a) {
+			c.giveUp(ctx, batch)
+			return
+		}
+	}
+}
+
+// take gives the answers out and returns what has to be sent again, and how the try ended for that.
+func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, attempt) {
+	if len(res.Answers) != len(batch) {
+		a := attempt{sent: true, err: fmt.Errorf("the server gave %d answers to %d commands: %w", len(res.Answers), len(batch), meta.ErrOutcomeUnknown)}
+		for _, w := range batch {
+			w.fail(a)
+		}
+		return batch, a
+	}
+	left := batch[:0]
+	worst := attempt{again: true}
+	for i, w := range batch {
+		a := api.ToAnswer(res.Answers[i])
+		w.sends++
+		switch {
+		case a.Status != 0 && meta.CodeOf(a.Err) != meta.CodeRequestExpired:
+			c.see(a.Index, res.GetAt().GetIncarnation())
+			c.settle(w, a)
+		case a.Status != 0 && w.request != nil && w.sends == 1 && !w.unsure:
+			// The cluster has forgotten the client while it had nothing to do. Its only copy was refused, so it may take
+			// another number.
+			c.session.Done(*w.request, a)
+			*w.request = c.session.Next()
+			w.message.Request = &pb.Request{Client: w.request.Client[:], Sequence: w.request.Sequence, Oldest: w.request.Oldest}
+			w.sends = 0
+			left = append(left, w)
+		case a.Status != 0:
+			c.settle(w, meta.Answer{Err: fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, a.Err)})
+			if w.request != nil {
+				c.session.Done(*w.request, a)
+			}
+		case final(a.Err):
+			w.unsure = w.unsure || errors.Is(a.Err, meta.ErrOutcomeUnknown)
+			c.settle(w, a)
+		default:
+			w.unsure = w.unsure || unsure(a.Err)
+			w.last = a.Err
+			worst.err, worst.halted = a.Err, worst.halted || errors.Is(a.Err, meta.ErrHalted)
+			left = append(left, w)
+		}
+	}
+	c.see(res.GetAt().GetIndex(), res.GetAt().GetIncarnation())
+	return left, worst
+}
+
+// final reports whether a failure is one that another try cannot better.
+func final(err error) bool {
+	for _, again := range []error{meta.ErrOutcomeUnknown, meta.ErrNotApplied, meta.ErrOverloaded, meta.ErrHalted,
+		meta.ErrUnavailable, meta.ErrClosed} {
+		if errors.Is(err, again) {
+			return false
+		}
+	}
+	return true
+}
+
+// unsure reports whether a command that failed so may yet take effect.
+func unsure(err error) bool {
+	for _, never := range []error{meta.ErrNotApplied, meta.ErrOverloaded, meta.ErrHalted, meta.ErrUnavailable, meta.ErrClosed} {
+		if errors.Is(err, never) {
+			return errors.Is(err, meta.ErrOutcomeUnknown)
+		}
+	}
+	return true
+}
+
+// settle gives the caller the answer.
+func (c *Client) settle(w *pending, a meta.Answer) {
+	*w.answer = a
+	if w.request != nil {
+		c.session.Done(*w.request, a)
+	}
+}
+
+// fail notes that a try ended without an answer.
+func (w *pending) fail(a attempt) {
+	w.last = a.err
+	if a.sent {
+		w.sends++
+		w.unsure = w.unsure || unsure(a.err)
+	}
+}
+
+// giveUp answers what is still pending.
+func (c *Client) giveUp(ctx context.Context, batch []*pending) {
+	for _, w := range batch {
+		kind := meta.ErrNotApplied
+		switch {
+		case w.unsure:
+			kind = meta.ErrOutcomeUnknown
+		case meta.CodeOf(w.last) != 0, errors.Is(w.last, meta.ErrClosed), errors.Is(w.last, meta.ErrHalted),
+			errors.Is(w.last, meta.ErrOverloaded), errors.Is(w.last, meta.ErrUnavailable):
+			kind = nil // says as much by itself
+		}
+		err := ended(ctx, w.last)
+		if kind != nil && !errors.Is(err, kind) {
+			err = fmt.Errorf("%w: %w", kind, err)
+		}
+		c.settle(w, meta.Answer{Err: err})
+	}
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/api"
+)
+
+// webHandler serves the methods by Connect, gRPC and gRPC-Web over net/http, and the pages for people and probes.
+func webHandler(s *service, methods []method) http.Handler {
+	mux := http.NewServeMux()
+	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequestBytes), connect.WithCompressMinBytes(1 << 10),
+		api.JSONCodecs()}
+	for _, m := range methods {
+		mux.Handle(m.path(), timedBody(m.web(options...)))
+	}
+	reflector := grpcreflect.NewStaticReflector(serviceName, healthName)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { probe(w, s.serving()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { probe(w, s.ready()) })
+	mux.HandleFunc("GET /{$}", s.frontPage)
+	return mux
+}
+
+// probe answers 200 or 503 with one line that says why.
+func probe(w http.ResponseWriter, why error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if why == nil {
+		_, _ = io.WriteString(w, "ok\n")
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = fmt.Fprintln(w, oneLine(why.Error()))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// frontPage says to whoever opens the address by hand what this is and what to try.
+func (s *service) frontPage(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	st := s.store.Status()
+	condition := string(st.Condition)
+	if st.Condition != headwater.Ready && st.Reason != "" {
+		condition += ": " + oneLine(st.Reason)
+	}
+	_, _ = fmt.Fprintf(w, frontText, s.o.Version, st.ClusterID, st.AppliedIndex, condition, r.Host)
+}
+
+const frontText = `Headwater %[1]s: cluster metadata for stream storage.
+
+cluster %[2]s, applied index %[3]d, %[4]s
+
+The service is headwater.v1.Headwater: gRPC, gRPC-Web and plain JSON over HTTP, all on this port. Try
+
+  curl -H 'Content-Type: application/json' -d '{}' http://%[5]s/headwater.v1.Headwater/Status
+  curl -H 'Content-Type: application/json' -d '{"commands": [{"putKey": {"key": "hello", "value": "d29ybGQ="}}]}' \
+       http://%[5]s/headwater.v1.Headwater/Propose
+  curl -H 'Content-Type: application/json' -d '{"key": "hello"}' http://%[5]s/headwater.v1.Headwater/GetKey
+  headwater --server %[5]s status
+
+Probes: /healthz (the node serves), /readyz (and is up to date), grpc.health.v1.Health. Reflection is on.
+`
+
+// timedBody bounds how long a client may take to send a request's body, but not how long the answer may take.
+func timedBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if c.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
+			r.Body = &timed{ReadCloser: r.Body, c: c}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+type timed struct {
+	io.ReadCloser
+	c *http.ResponseController
+}
+
+// Read lifts the bound when the body has ended.
+func (t *timed) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = t.c.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
