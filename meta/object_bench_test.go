@@ -1,0 +1,209 @@
+package meta_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/headwaterdb/headwater/meta"
+)
+
+// committer commits objects of ten slices each, of random streams of filledState.
+type committer struct {
+	b     *testing.B
+	s     *meta.State
+	rnd   *rand.Rand
+	ends  []uint64 // by stream id - 1
+	ids   []uint64 // prepared by node 1 and not committed yet
+	slots int      // streams of node 1
+	sent  uint64   // requests
+}
+
+func newCommitter(b *testing.B, s *meta.State, streams int) *committer {
+	c := &committer{b: b, s: s, rnd: rand.New(rand.NewPCG(1, 2)), ends: make([]uint64, streams), slots: streams / 100}
+	for i := range c.ends {
+		st, _ := s.Stream(uint64(i + 1))
+		c.ends[i] = st.EndOffset
+	}
+	return c
+}
+
+// prepare makes n commands. The time of preparing ids is not measured.
+func (c *committer) prepare(n int) [][]byte {
+	c.b.StopTimer()
+	defer c.b.StartTimer()
+	for len(c.ids) < n {
+		b, err := meta.AppendProposal(nil, meta.Proposal{Command: meta.PrepareObjects{Identity: by(1), Count: 1000, Deadline: 1 << 40},
+			Request: &meta.Request{Client: [16]byte{9}, Sequence: c.sent + 1, Oldest: c.sent + 1}})
+		c.sent++
+		if err != nil {
+			c.b.Fatal(err)
+		}
+		for i, a := range c.apply([][]byte{b}) {
+			r, ok := a.Result.(meta.PrepareObjectsResult)
+			if !ok {
+				c.b.Fatal(i, a.Err)
+			}
+			for k := range r.Count {
+				c.ids = append(c.ids, r.FirstObjectID+k)
+			}
+		}
+	}
+	row := make([][]byte, n)
+	for i := range row {
+		o := meta.Object{ObjectID: c.ids[0], Size: 1 << 20, Attributes: []byte("etag")}
+		c.ids = c.ids[1:]
+		for k := range uint64(10) {
+			id := c.rnd.IntN(c.slots) * 100
+			end := c.ends[id]
+			c.ends[id] += 1000
+			o.Slices = append(o.Slices, meta.Slice{StreamID: uint64(id + 1), StreamEpoch: 1, StartOffset: end, EndOffset: end + 1000,
+				Position: k * 100_000, Length: 100_000, MaxTimestamp: 1_700_000_000_000})
+		}
+		b, err := meta.AppendProposal(nil, meta.Proposal{Command: meta.CommitObjects{Identity: by(1), Objects: []meta.Object{o}}})
+		if err != nil {
+			c.b.Fatal(err)
+		}
+		row[i] = b
+	}
+	return row
+}
+
+func (c *committer) apply(row [][]byte) []meta.Answer {
+	next, answers, err := c.s.Apply(c.s.Index()+1, row)
+	if err != nil {
+		c.b.Fatal(err)
+	}
+	c.s = next
+	return answers
+}
+
+// BenchmarkCommitTen is one CommitObjects of one object with ten slices of random streams, decoded, judged and applied.
+func BenchmarkCommitTen(b *testing.B) {
+	for _, streams := range []int{1_000, 1_000_000} {
+		for _, perRow := range []int{1, 256} {
+			b.Run(fmt.Sprintf("streams=%d/row=%d", streams, perRow), func(b *testing.B) {
+				c := newCommitter(b, stateOf(b, streams), streams)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for n := 0; n < b.N; n += perRow {
+					for _, a := range c.apply(c.prepare(perRow)) {
+						if a.Err != nil {
+							b.Fatal(a.Err)
+						}
+					}
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+			})
+		}
+	}
+}
+
+// BenchmarkFindTen is FindObjects of ten slices at a random offset of one stream.
+func BenchmarkFindTen(b *testing.B) {
+	for _, slices := range []uint64{10_000, 1_000_000} {
+		c := longStream(b, slices)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		b.Run(fmt.Sprintf("slices=%d/alloc", slices), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if f, err := c.s.FindObjects(1, rnd.Uint64N(slices), 0, 10); err != nil || len(f.Slices) != 10 {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("slices=%d/into", slices), func(b *testing.B) {
+			b.ReportAllocs()
+			var f meta.Found
+			for b.Loop() {
+				if err := c.s.FindObjectsInto(&f, 1, rnd.Uint64N(slices), 0, 10); err != nil || len(f.Slices) != 10 {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("slices=%d/offset", slices), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, found, err := c.s.FindOffset(1, rnd.Int64N(int64(slices))); err != nil || !found {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	// Over many streams nothing is in the cache: a million slices, ten to each of 100,000 streams.
+	c, n := manySlices(b, 100_000, 10)
+	b.Run(fmt.Sprintf("streams=100000/slices=%d", n), func(b *testing.B) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var f meta.Found
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := c.s.FindObjectsInto(&f, 1+rnd.Uint64N(100_000), 0, 0, 10); err != nil || len(f.Slices) != 10 {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// manySlices has each object hold one slice of each of ten streams.
+func manySlices(b testing.TB, streams, rounds int) (c *cluster, n int) {
+	c = newCluster(b)
+	c.fast = true
+	c.ok(register(1))
+	each := func(count int, f func(i int) meta.Command) {
+		for i := 0; i < count; {
+			var row []meta.Command
+			for ; i < count && len(row) < 256; i++ {
+				row = append(row, f(i))
+			}
+			for _, a := range c.row(row...) {
+				if a.Err != nil {
+					b.Fatal(a.Err)
+				}
+			}
+		}
+	}
+	each(streams, func(i int) meta.Command { return create(1, fmt.Sprintf("stream-%d", i)) })
+	each(streams, func(i int) meta.Command { return open(1, uint64(i+1)) })
+	objects := streams / 10 * rounds
+	each(objects/1000, func(int) meta.Command { return prepare(1, 1000) })
+	each(objects, func(i int) meta.Command {
+		o := obj(uint64(i + 1))
+		at := uint64(i/(streams/10)) * 1000
+		for k := range uint64(10) {
+			x := sl(uint64(i%(streams/10))*10+k+1, at, at+1000)
+			x.Position, x.Length, x.MaxTimestamp = k*100_000, 100_000, 1_700_000_000_000
+			o.Slices = append(o.Slices, x)
+		}
+		return commit(1, o)
+	})
+	return c, objects * 10
+}
+
+// BenchmarkObjectsHeap reports the live heap of objects of ten slices each, per slice, everything counted: records,
+// contents and indexes.
+func BenchmarkObjectsHeap(b *testing.B) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for _, rounds := range []int{10, 100} {
+		b.Run(fmt.Sprintf("slices=%d", rounds*10_000), func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				empty, _ := manySlices(b, 10_000, 0)
+				streams := heap() - before
+				before = heap()
+				c, n := manySlices(b, 10_000, rounds)
+				all := heap() - before
+				b.ReportMetric(float64(all-streams)/float64(n), "B/slice")
+				b.ReportMetric(float64(all-streams)/float64(n)*10, "B/object")
+				runtime.KeepAlive(c)
+				runtime.KeepAlive(empty)
+			}
+		})
+	}
+}
