@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -27,8 +26,9 @@ const maxPage = 1000
 // process, on a listener in memory.
 type cluster struct {
 	rpc headwaterv1connect.HeadwaterClient
-	// propose answers each command, in order; it has its own way, because proposals are retried and reads are not.
-	propose func(ctx context.Context, commands []*headwaterv1.Command) ([]*headwaterv1.Answer, error)
+	// propose returns one answer for each command, in order; those of unknown outcome are FAILED. It has its own way,
+	// because proposals are retried and reads are not.
+	propose func(ctx context.Context, commands []*headwaterv1.Command) []*headwaterv1.Answer
 	read    *headwaterv1.Read
 	close   func() error
 }
@@ -40,6 +40,8 @@ const (
 	toRead   purpose = iota // nothing is written, not even a snapshot
 	toWrite                 // proposals, snapshots
 	toCreate                // as toWrite; a new SQLite file becomes a cluster
+	toInit                  // as toWrite; any database without a cluster becomes one
+	toBegin                 // the caller makes it a cluster
 )
 
 // reach gives a command the flags that say where the cluster is.
@@ -82,6 +84,11 @@ func (a *app) reads(c *cobra.Command) *cobra.Command {
 	return a.reach(c)
 }
 
+// longRunning lets a command take its time unless --timeout says otherwise.
+func (a *app) longRunning(c *cobra.Command) {
+	c.Flags().Lookup("timeout").DefValue = "0s"
+}
+
 // with opens the cluster, runs do on it within the time allowed, and closes it.
 func (a *app) with(cmd *cobra.Command, why purpose, do func(ctx context.Context, c *cluster) error) (err error) {
 	ctx := cmd.Context()
@@ -122,8 +129,12 @@ func (a *app) open(ctx context.Context, why purpose) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.read = &headwaterv1.Read{Linearizable: a.fresh, AtLeastIndex: a.atLeast}
+	c.read = a.readOptions()
 	return c, nil
+}
+
+func (a *app) readOptions() *headwaterv1.Read {
+	return &headwaterv1.Read{Linearizable: a.fresh, AtLeastIndex: a.atLeast}
 }
 
 // serverURL checks an address and adds the scheme where it is missing.
@@ -180,8 +191,3 @@ func list[T any](limit int, fetch func(*headwaterv1.Page) ([]T, string, error), 
 	}
 }
 
-// fileExists reports whether there is something at path.
-func fileExists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

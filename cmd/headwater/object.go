@@ -317,10 +317,7 @@ func (a *app) reclaimAll(cmd *cobra.Command, build func(context.Context, *cluste
 				return err
 			}
 			ensureRequest(command, newRequest())
-			answers, err := c.propose(ctx, []*headwaterv1.Command{command})
-			if err != nil {
-				return err
-			}
+			answers := c.propose(ctx, []*headwaterv1.Command{command})
 			if err := a.printAnswer(answers[0]); err != nil || answers[0].GetStatus() == headwaterv1.Answer_REDUNDANT {
 				return err
 			}

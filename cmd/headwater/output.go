@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -175,3 +176,25 @@ func size(n uint64) string {
 	}
 	return fmt.Sprintf("%.1f %ciB", v, units[i])
 }
+
+// lineWriter writes many JSON lines through one buffer.
+type lineWriter struct{ w *bufio.Writer }
+
+func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{bufio.NewWriterSize(w, 64<<10)} }
+
+func (l *lineWriter) message(m proto.Message) error {
+	line, err := jsonLine(m)
+	if err != nil {
+		return err
+	}
+	return l.line(line)
+}
+
+func (l *lineWriter) line(b []byte) error {
+	if _, err := l.w.Write(b); err != nil {
+		return err
+	}
+	return l.w.WriteByte('\n')
+}
+
+func (l *lineWriter) flush() error { return l.w.Flush() }

@@ -39,10 +39,7 @@ func (a *app) proposeOne(cmd *cobra.Command, build func(ctx context.Context, c *
 		if dry {
 			return a.plan(ctx, c, []*headwaterv1.Command{command})
 		}
-		answers, err := c.propose(ctx, []*headwaterv1.Command{command})
-		if err != nil {
-			return err
-		}
+		answers := c.propose(ctx, []*headwaterv1.Command{command})
 		return a.printAnswer(answers[0])
 	})
 }

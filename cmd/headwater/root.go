@@ -128,6 +128,8 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		if f.Changed || f.Name == "help" || first != nil {
 			return
 		}
+		// Commands share some variables and differ in their defaults: what stands there is another command's.
+		_ = f.Value.Set(f.DefValue)
 		// Which of the two is meant is decided in open, where both may stand in the environment.
 		if f.Name == "server" && flags.Changed("db") || f.Name == "db" && flags.Changed("server") {
 			return

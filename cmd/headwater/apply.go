@@ -1,0 +1,429 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
+)
+
+// applyOptions are the flags of apply.
+type applyOptions struct {
+	stop     bool
+	dryRun   bool
+	run      string
+	fromLine int
+}
+
+func (a *app) applyCommand() *cobra.Command {
+	var o applyOptions
+	c := a.reach(&cobra.Command{
+		Use: "apply FILE|-", Short: "Apply commands: JSON lines in, one JSON answer a line out", Args: cobra.ExactArgs(1),
+		Long: `Apply the commands in FILE (or - for standard input): one command a line in the JSON of the API. Blank lines are
+skipped. For each command one line is written, in the order of the lines: its number and the answer.
+
+Commands take effect strictly in their order. A refused one changes nothing and the rest goes on, unless --stop is
+given. A line that is no command is refused as INVALID_ARGUMENT. Where an answer cannot be had at all (the database
+is away, the node has halted), apply stops behind the answers it has.
+
+A run that was killed can be repeated: each line's request is derived from what is in the file and from its place, so
+what was done before is answered REDUNDANT, with the ids that it got then, and has no second effect. That holds while
+the cluster remembers the requests: for the last 262,144 commands at least. To apply the same file once more on
+purpose, name the run: --run again. Standard input has no such identity unless --run names it. Lines that carry a
+request of their own keep it.
+
+With --db a SQLite file that is missing, or has no tables yet, becomes a new cluster.
+
+Exit codes: 0 all applied or redundant, 1 something was refused, 3 stopped for want of an answer.`,
+		Example: `  headwater apply commands.jsonl
+  headwater apply --db sqlite:headwater.db commands.jsonl > answers.jsonl
+  echo '{"putKey": {"key": "greeting", "value": "aGVsbG8="}}' | headwater apply -
+  headwater apply --dry-run commands.jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.apply(cmd, args[0], o)
+		},
+	})
+	f := c.Flags()
+	f.BoolVar(&o.stop, "stop", false, "stop at the first refusal; then one command at a time is sent")
+	f.BoolVar(&o.dryRun, "dry-run", false, "judge at most 1000 commands together, tell what they would change, and do nothing")
+	f.StringVar(&o.run, "run", "", "`name` of this run: part of what the requests are derived from")
+	f.IntVar(&o.fromLine, "from-line", 1, "leave out the lines before this `number`")
+	f.Lookup("output").Hidden = true
+	f.Lookup("timeout").Usage = "give up when one batch of commands has no answer after this long; 0 waits"
+	return c
+}
+
+func (a *app) apply(cmd *cobra.Command, file string, o applyOptions) error {
+	in, err := a.openInput(file, o.run)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	why := toCreate
+	if o.dryRun {
+		why = toRead
+	}
+	ctx, cancel := a.bounded(cmd.Context())
+	defer cancel()
+	c, err := a.open(ctx, why)
+	if err != nil {
+		return err
+	}
+	r := &applyRun{app: a, o: o, in: in, cluster: c, out: newLineWriter(a.out), started: time.Now()}
+	if o.dryRun {
+		err = r.plan(cmd.Context())
+	} else {
+		err = r.run(cmd.Context())
+	}
+	if e := c.close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// bounded bounds ctx by --timeout.
+func (a *app) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, a.timeout)
+}
+
+// input is an opened FILE or standard input.
+type input struct {
+	io.Reader
+	io.Closer
+	size     int64 // 0: not known
+	identity [32]byte
+}
+
+func (a *app) openInput(file, run string) (*input, error) {
+	in := &input{Reader: a.in, Closer: io.NopCloser(nil)}
+	var whole io.Reader
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, usagef("open input: %w", err)
+		}
+		in.Reader, in.Closer = f, f
+		st, err := f.Stat()
+		if err != nil || st.IsDir() {
+			return nil, firstError(usagef("open input: %s is a directory", file), f.Close())
+		}
+		if st.Mode().IsRegular() {
+			in.size, whole = st.Size(), f
+		}
+	}
+	if whole == nil && run == "" {
+		_, _ = rand.Read(in.identity[:]) // never fails
+		return in, nil
+	}
+	var err error
+	if in.identity, err = inputIdentity(whole, run); err != nil {
+		return nil, unavailable(fmt.Errorf("read input: %w", err), "")
+	}
+	if f, ok := in.Reader.(*os.File); ok && whole != nil {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, unavailable(fmt.Errorf("read input: %w", err), "")
+		}
+	}
+	return in, nil
+}
+
+// The bounds of one batch: as much as fits into one row of the log.
+const (
+	batchLines = 256
+	batchBytes = 1 << 20
+)
+
+// applyRun is one run of apply.
+type applyRun struct {
+	*app
+	o       applyOptions
+	in      *input
+	cluster *cluster
+	out     *lineWriter
+	bar     *bar
+	started time.Time
+
+	lines, applied, redundant, rejected, failed int
+	lastLine                                    int    // the last one that was answered
+	failure                                     string // the first failure, for people
+}
+
+// run reads ahead in a goroutine of its own and proposes batch after batch: the next one only when the one before is
+// answered, so that the order of the lines is the order of the log even where a batch fails.
+func (r *applyRun) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	lines := make(chan inputLine, 2*batchLines)
+	readErr := make(chan error, 1)
+	go func() {
+		defer close(lines)
+		readErr <- r.readLines(ctx, lines)
+	}()
+	r.bar = r.newBar("apply", r.in.size)
+	err := r.proposeAll(ctx, lines)
+	interrupted := ctx.Err() != nil
+	cancel()
+	r.bar.done()
+	if err == nil && !interrupted && r.failed == 0 && !(r.o.stop && r.rejected > 0) {
+		err = <-readErr // the reader has come to its end: the channel was closed
+	}
+	return r.finish(err, interrupted)
+}
+
+func (r *applyRun) readLines(ctx context.Context, lines chan<- inputLine) error {
+	in := newLineReader(r.in, r.in.identity)
+	for {
+		line, err := in.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return unavailable(fmt.Errorf("read line %d: %w", in.number+1, err), "")
+		}
+		if line.number < r.o.fromLine {
+			continue
+		}
+		select {
+		case lines <- line:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *applyRun) proposeAll(ctx context.Context, lines <-chan inputLine) error {
+	most := batchLines
+	if r.o.stop {
+		most = 1
+	}
+	for {
+		batch := nextBatch(ctx, lines, most)
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := r.batch(ctx, batch); err != nil {
+			return err
+		}
+		if r.failed > 0 || r.o.stop && r.rejected > 0 {
+			return nil
+		}
+	}
+}
+
+// nextBatch waits for a line and takes what has been read besides, without waiting for more.
+func nextBatch(ctx context.Context, lines <-chan inputLine, most int) (batch []inputLine) {
+	bytes := 0
+	add := func(l inputLine, ok bool) bool {
+		if ok {
+			batch = append(batch, l)
+			bytes += l.bytes
+		}
+		return ok && len(batch) < most && bytes < batchBytes
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case l, ok := <-lines:
+		if !add(l, ok) {
+			return batch
+		}
+	}
+	for {
+		select {
+		case l, ok := <-lines:
+			if !add(l, ok) {
+				return batch
+			}
+		default:
+			return batch
+		}
+	}
+}
+
+// batch proposes the commands of a batch and writes an answer for each line of it.
+func (r *applyRun) batch(ctx context.Context, batch []inputLine) error {
+	commands := make([]*headwaterv1.Command, 0, len(batch))
+	for _, l := range batch {
+		if l.command != nil {
+			commands = append(commands, l.command)
+		}
+	}
+	var answers []*headwaterv1.Answer
+	if len(commands) > 0 {
+		bounded, cancel := r.bounded(ctx)
+		answers = r.cluster.propose(bounded, commands)
+		cancel()
+	}
+	for _, l := range batch {
+		answer := refusedLine(l)
+		if l.command != nil {
+			answer, answers = answers[0], answers[1:]
+		}
+		r.count(l, answer)
+		if err := r.write(l, answer, nil); err != nil {
+			return err
+		}
+		r.bar.add(l.bytes)
+	}
+	return r.out.flush()
+}
+
+func refusedLine(l inputLine) *headwaterv1.Answer {
+	code := "INVALID_ARGUMENT"
+	if l.tooLong {
+		code = "TOO_LARGE"
+	}
+	alone := int32(-1)
+	return &headwaterv1.Answer{Status: headwaterv1.Answer_REJECTED, Code: code, Message: l.refused, Inner: &alone}
+}
+
+func (r *applyRun) count(l inputLine, answer *headwaterv1.Answer) {
+	r.lines++
+	r.lastLine = l.number
+	switch answer.GetStatus() {
+	case headwaterv1.Answer_APPLIED:
+		r.applied++
+	case headwaterv1.Answer_REDUNDANT:
+		r.redundant++
+	case headwaterv1.Answer_REJECTED:
+		r.rejected++
+	default:
+		if r.failed++; r.failed == 1 {
+			r.failure = fmt.Sprintf("line %d: %s", l.number, failureText(answer))
+		}
+	}
+}
+
+// write writes the answer to a line: the answer in the JSON of the API, with the number of the line in front and, in a
+// dry run, what would change behind.
+func (r *applyRun) write(l inputLine, answer *headwaterv1.Answer, changes []*headwaterv1.Change) error {
+	body, err := jsonLine(answer)
+	if err != nil {
+		return err
+	}
+	line := append([]byte(`{"line":`+strconv.Itoa(l.number)+`,`), body[1:]...)
+	if len(changes) > 0 {
+		line = append(line[:len(line)-1], `,"changes":[`...)
+		for i, c := range changes {
+			body, err := jsonLine(c)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				line = append(line, ',')
+			}
+			line = append(line, body...)
+		}
+		line = append(line, "]}"...)
+	}
+	return r.out.line(line)
+}
+
+// finish tells what came of it and how the program ends.
+func (r *applyRun) finish(err error, interrupted bool) error {
+	if e := r.out.flush(); err == nil {
+		err = e
+	}
+	fmt.Fprintf(r.err, "%d commands in %v: %d applied, %d redundant, %d rejected, %d failed\n", r.lines,
+		time.Since(r.started).Round(time.Millisecond), r.applied, r.redundant, r.rejected, r.failed)
+	again := "what was done stays done: apply the same file again to go on"
+	switch {
+	case r.failed > 0:
+		return unavailable(fmt.Errorf("stopped: %s", r.failure), again)
+	case interrupted:
+		return unavailable(fmt.Errorf("interrupted after line %d", r.lastLine), again)
+	case err != nil:
+		var known *exitError
+		if errors.As(err, &known) {
+			return err
+		}
+		return unavailable(fmt.Errorf("write answers: %w", err), "")
+	case r.rejected > 0 && r.o.stop:
+		return refused(fmt.Errorf("stopped at line %d, which was refused", r.lastLine), "")
+	case r.rejected > 0:
+		return refused(nil, "")
+	}
+	return nil
+}
+
+// maxPlan is how many commands the API judges together in a dry run.
+const maxPlan = 1000
+
+// plan judges the commands one after another, each against what the earlier ones would leave.
+func (r *applyRun) plan(ctx context.Context) error {
+	in := newLineReader(r.in, r.in.identity)
+	var lines []inputLine
+	var commands []*headwaterv1.Command
+	for {
+		line, err := in.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return unavailable(fmt.Errorf("read line %d: %w", in.number+1, err), "")
+		}
+		if line.number < r.o.fromLine {
+			continue
+		}
+		if line.command != nil {
+			commands = append(commands, line.command)
+		}
+		if lines = append(lines, line); len(lines) > maxPlan {
+			return usagef("a dry run judges at most %d commands together; line %d is one more", maxPlan, line.number)
+		}
+	}
+	answers, changes, err := r.judge(ctx, commands)
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		answer, its := refusedLine(l), []*headwaterv1.Change(nil)
+		if l.command != nil {
+			answer, its = answers[0], changes[0]
+			answers, changes = answers[1:], changes[1:]
+		}
+		r.count(l, answer)
+		if err := r.write(l, answer, its); err != nil {
+			return err
+		}
+		if r.o.stop && answer.GetStatus() == headwaterv1.Answer_REJECTED {
+			break
+		}
+	}
+	err = r.finish(nil, false)
+	fmt.Fprintln(r.err, "dry run: nothing was done")
+	return err
+}
+
+// judge returns for each command its answer and what it would change.
+func (r *applyRun) judge(ctx context.Context, commands []*headwaterv1.Command) ([]*headwaterv1.Answer, [][]*headwaterv1.Change, error) {
+	if len(commands) == 0 {
+		return nil, nil, nil
+	}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	resp, err := call(ctx, r.cluster.rpc.DryRun, &headwaterv1.DryRunRequest{Commands: commands, Read: r.cluster.read})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(resp.GetAnswers()) != len(commands) {
+		return nil, nil, unavailable(fmt.Errorf("asked for %d answers, got %d", len(commands), len(resp.GetAnswers())), "")
+	}
+	changes := make([][]*headwaterv1.Change, len(commands))
+	for _, c := range resp.GetChanges() {
+		if i := int(c.GetCommand()); i < len(changes) {
+			changes[i] = append(changes[i], c)
+		}
+	}
+	return resp.GetAnswers(), changes, nil
+}

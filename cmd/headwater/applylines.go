@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
+)
+
+// maxLine is the longest line in bytes. The largest command is 1 MiB in the log; in JSON it takes several times that.
+const maxLine = 16 << 20
+
+// blockLines is how many lines share a client of requests: as many as a client may have in flight.
+const blockLines = 256
+
+// inputLine is one line of the input that is not blank.
+type inputLine struct {
+	number  int // from 1
+	bytes   int
+	command *headwaterv1.Command // nil where the line is no command
+	refused string               // why it is none
+	tooLong bool
+}
+
+// lineReader reads commands from JSON lines, and gives each a request that depends on nothing but the identity of the
+// input and the place of the line in it.
+type lineReader struct {
+	r        *bufio.Reader
+	identity [32]byte
+	number   int
+	buf      []byte
+}
+
+func newLineReader(r io.Reader, identity [32]byte) *lineReader {
+	return &lineReader{r: bufio.NewReaderSize(r, 1<<20), identity: identity}
+}
+
+// next returns the next line that is not blank; io.EOF at the end.
+func (l *lineReader) next() (inputLine, error) {
+	for {
+		raw, n, tooLong, err := l.read()
+		if err != nil && (err != io.EOF || n == 0) {
+			return inputLine{}, err
+		}
+		l.number++
+		line := inputLine{number: l.number, bytes: n, tooLong: tooLong}
+		if tooLong {
+			line.refused = fmt.Sprintf("line %d: longer than %d bytes", l.number, maxLine)
+			return line, nil
+		}
+		if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+			continue
+		}
+		c := &headwaterv1.Command{}
+		switch err := protojson.Unmarshal(raw, c); {
+		case err != nil:
+			line.refused = fmt.Sprintf("line %d, %s", l.number, parseComplaint(err))
+		case c.Command == nil:
+			line.refused = fmt.Sprintf("line %d: no command: a field such as createStream or putKey is needed", l.number)
+		default:
+			ensureRequest(c, l.request())
+			line.command = c
+		}
+		return line, nil
+	}
+}
+
+// read returns one line without its end, valid until the next call, and how many bytes it took from the input. Of a
+// line that is too long nothing is kept.
+func (l *lineReader) read() (line []byte, n int, tooLong bool, err error) {
+	l.buf = l.buf[:0]
+	for {
+		part, err := l.r.ReadSlice('\n')
+		n += len(part)
+		if n > maxLine {
+			tooLong, l.buf = true, l.buf[:0]
+		} else {
+			l.buf = append(l.buf, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return l.buf, n, tooLong, err
+		}
+	}
+}
+
+// request is that of the line just read: the client stands for a block of lines, the sequence for the place in it. So
+// the same input gives the same requests again, and what a killed run has done is answered as redundant.
+func (l *lineReader) request() *headwaterv1.Request {
+	place := l.number - 1
+	h := sha256.New()
+	h.Write([]byte("headwater apply: client of a block\x00"))
+	h.Write(l.identity[:])
+	_ = binary.Write(h, binary.BigEndian, uint64(place/blockLines)) // a hash takes everything
+	return &headwaterv1.Request{Client: h.Sum(nil)[:16], Sequence: uint64(place%blockLines) + 1, Oldest: 1}
+}
+
+// inputIdentity is the identity of an input: what is in it, and the name of the run, where one was given.
+func inputIdentity(r io.Reader, run string) (id [32]byte, err error) {
+	h := sha256.New()
+	_ = binary.Write(h, binary.BigEndian, uint64(len(run)))
+	h.Write([]byte(run))
+	if r != nil {
+		if _, err := io.Copy(h, r); err != nil {
+			return id, err
+		}
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// parseComplaint says what is wrong with JSON, without the name of the library that found it: its place in the line
+// comes first, where it is known.
+func parseComplaint(err error) string {
+	s := strings.ReplaceAll(err.Error(), "\u00a0", " ") // the library varies its blanks on purpose
+	s = strings.TrimSpace(strings.TrimPrefix(s, "proto:"))
+	const place = "(line 1:"
+	if i := strings.Index(s, place); i >= 0 {
+		column, rest, ok := strings.Cut(s[i+len(place):], ")")
+		if ok {
+			before := strings.TrimSpace(s[:i])
+			rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":"))
+			if before != "" {
+				rest = before + ": " + rest
+			}
+			return "column " + column + ": " + rest
+		}
+	}
+	return s
+}

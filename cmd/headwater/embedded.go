@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/api/headwater/v1/headwaterv1connect"
+	"github.com/headwaterdb/headwater/server"
+)
+
+// openDatabase opens the database of --db in this process and serves it on a listener in memory.
+func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err error) {
+	log, err := openLog(ctx, a.db, why)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = firstError(err, log.Close())
+		}
+	}()
+	var o headwater.Options
+	if why == toRead {
+		o.Engine.SnapshotInterval = -1 // who only reads writes nothing, not even a snapshot that is due
+	}
+	store, err := headwater.Open(ctx, log, o)
+	if err != nil {
+		return nil, databaseError(a.db, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = store.Close()
+		}
+	}()
+	if err := a.catchUp(ctx, store); err != nil {
+		return nil, err
+	}
+	m := serveInMemory(server.New(store, server.Options{Version: version()}))
+	c := m.client()
+	c.read = a.readOptions()
+	c.close = func() error {
+		m.close()
+		return firstError(store.Close(), log.Close())
+	}
+	return c, nil
+}
+
+// catchUp waits for the newest row, so that a look at a database shows what is in it. A node that cannot get there
+// still answers, from as far as it got: that is told, and left to the command.
+func (a *app) catchUp(ctx context.Context, store *headwater.Store) error {
+	_, err := store.Linearize(ctx)
+	if err == nil {
+		return nil
+	}
+	st := store.Status()
+	switch st.Condition {
+	case headwater.Ready, headwater.CatchingUp, headwater.Closed:
+		if errors.Is(err, context.DeadlineExceeded) {
+			return unavailable(fmt.Errorf("read the log up to %d of %d: %w", st.AppliedIndex, st.NewestIndex, err), "--timeout allows more time")
+		}
+		return unavailable(fmt.Errorf("read the log: %w", err), "")
+	}
+	fmt.Fprintf(a.err, "headwater: %s: %s; what follows is as of index %d\n", st.Condition, printable(st.Reason), st.AppliedIndex)
+	return nil
+}
+
+// memory is a server on a listener in memory.
+type memory struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+	server      *http.Server
+	done        chan struct{}
+	transport   *http.Transport
+}
+
+func serveInMemory(h http.Handler) *memory {
+	m := &memory{connections: make(chan net.Conn), closed: make(chan struct{}), done: make(chan struct{}),
+		server: &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}}
+	m.transport = &http.Transport{DialContext: m.dial}
+	go func() {
+		defer close(m.done)
+		_ = m.server.Serve(m) // ends with close
+	}()
+	return m
+}
+
+func (m *memory) client() *cluster {
+	return newCluster(headwaterv1connect.NewHeadwaterClient(&http.Client{Transport: m.transport}, "http://memory"))
+}
+
+func (m *memory) close() {
+	m.transport.CloseIdleConnections()
+	_ = m.server.Close()
+	<-m.done
+}
+
+func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case m.connections <- there:
+		return here, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept is net.Listener's.
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.connections:
+		return c, nil
+	case <-m.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is net.Listener's.
+func (m *memory) Close() error {
+	m.once.Do(func() { close(m.closed) })
+	return nil
+}
+
+// Addr is net.Listener's.
+func (m *memory) Addr() net.Addr { return memoryAddr{} }
+
+type memoryAddr struct{}
+
+// Network is net.Addr's.
+func (memoryAddr) Network() string { return "memory" }
+
+// String is net.Addr's.
+func (memoryAddr) String() string { return "memory" }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "init", Short: "Make a database a new, empty cluster", Args: cobra.NoArgs,
+		Long:    "Make a database a new, empty cluster, and print its id. Where a cluster lives already nothing changes, and the exit code is 1.",
+		Example: "  headwater init --db sqlite:headwater.db",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx, cancel := a.bounded(cmd.Context())
+			defer cancel()
+			log, err := openLog(ctx, a.db, toBegin)
+			if err != nil {
+				return err
+			}
+			defer func() { err = firstError(err, log.Close()) }()
+			info, err := headwater.Init(ctx, log)
+			if errors.Is(err, oplog.ErrExists) {
+				return refused(fmt.Errorf("nothing done: %w", err), "headwater status --db … tells about it")
+			}
+			if err != nil {
+				return databaseError(a.db, err)
+			}
+			if a.output == "json" {
+				return json.NewEncoder(a.out).Encode(map[string]string{"clusterId": info.ClusterID, "incarnation": info.Incarnation})
+			}
+			fmt.Fprintf(a.out, "cluster %s\n", info.ClusterID)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&a.db, "db", defaultDB, "`database` to begin a cluster in")
+	c.Flags().DurationVar(&a.timeout, "timeout", 0, "give up after this long; 0 waits")
+	a.formats(c)
+	return c
+}
