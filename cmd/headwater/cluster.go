@@ -190,4 +190,3 @@ func list[T any](limit int, fetch func(*headwaterv1.Page) ([]T, string, error), 
 		page.Cursor = next
 	}
 }
-

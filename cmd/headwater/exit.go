@@ -54,7 +54,7 @@ func asUsage(err error) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	return &exitError{code: exitUsage, err: err, hint: "headwater --help lists commands and flags"}
+	return &exitError{code: exitUsage, err: err}
 }
 
 // report says on w what went wrong and returns the exit code.

@@ -46,12 +46,12 @@ func listen(o *headwater.Options, logger *slog.Logger) <-chan struct{} {
 		logger.Error("digests differ", "index", uint64(index), "writer", writer, "healed", healed)
 	}
 	changed := make(chan struct{}, 1)
-	signal(&e.StateOf, changed)
+	notify(&e.StateOf, changed)
 	return changed
 }
 
-// signal makes an event a value in a channel that has room for one.
-func signal[T any](event *func(T), c chan<- struct{}) {
+// notify makes an event a value in a channel that has room for one.
+func notify[T any](event *func(T), c chan<- struct{}) {
 	*event = func(T) {
 		select {
 		case c <- struct{}{}:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,9 +36,13 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
 		err = asUsage(err)
+	}
+	var e *exitError
+	if errors.As(err, &e) && e.code == exitUsage && e.hint == "" {
+		e.hint = cmd.CommandPath() + " --help tells more"
 	}
 	return report(stderr, err)
 }
@@ -128,8 +133,10 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		if f.Changed || f.Name == "help" || first != nil {
 			return
 		}
-		// Commands share some variables and differ in their defaults: what stands there is another command's.
-		_ = f.Value.Set(f.DefValue)
+		if f.Name == "db" || f.Name == "timeout" {
+			// Commands share these variables and differ in their defaults: what stands there is another command's.
+			_ = f.Value.Set(f.DefValue)
+		}
 		// Which of the two is meant is decided in open, where both may stand in the environment.
 		if f.Name == "server" && flags.Changed("db") || f.Name == "db" && flags.Changed("server") {
 			return
@@ -151,7 +158,7 @@ func noun(use, short, example string, verbs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("%s needs a verb; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			return usagef("%s needs a verb", cmd.CommandPath())
 		},
 	}
 	c.AddCommand(verbs...)
