@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/meta"
 )
 
 // applyOptions are the flags of apply.
@@ -252,22 +254,24 @@ func nextBatch(ctx context.Context, lines <-chan inputLine, most int) (batch []i
 
 // batch proposes the commands of a batch and writes an answer for each line of it.
 func (r *applyRun) batch(ctx context.Context, batch []inputLine) error {
-	commands := make([]*headwaterv1.Command, 0, len(batch))
+	proposals := make([]meta.Proposal, 0, len(batch))
 	for _, l := range batch {
-		if l.command != nil {
-			commands = append(commands, l.command)
+		if l.refused == nil {
+			proposals = append(proposals, l.proposal)
 		}
 	}
-	var answers []*headwaterv1.Answer
-	if len(commands) > 0 {
+	var answers []meta.Answer
+	if len(proposals) > 0 {
 		bounded, cancel := r.bounded(ctx)
-		answers = r.cluster.propose(bounded, commands)
+		answers = r.cluster.Propose(bounded, proposals...)
 		cancel()
 	}
 	for _, l := range batch {
-		answer := refusedLine(l)
-		if l.command != nil {
-			answer, answers = answers[0], answers[1:]
+		var answer *headwaterv1.Answer
+		if l.refused == nil {
+			answer, answers = api.FromAnswer(answers[0]), answers[1:]
+		} else {
+			answer = l.answer()
 		}
 		r.count(l, answer)
 		if err := r.write(l, answer, nil); err != nil {
@@ -278,13 +282,9 @@ func (r *applyRun) batch(ctx context.Context, batch []inputLine) error {
 	return r.out.flush()
 }
 
-func refusedLine(l inputLine) *headwaterv1.Answer {
-	code := "INVALID_ARGUMENT"
-	if l.tooLong {
-		code = "TOO_LARGE"
-	}
-	alone := int32(-1)
-	return &headwaterv1.Answer{Status: headwaterv1.Answer_REJECTED, Code: code, Message: l.refused, Inner: &alone}
+// answer is that to a line that is no command.
+func (l inputLine) answer() *headwaterv1.Answer {
+	return api.FromAnswer(meta.Answer{Status: meta.Rejected, Err: l.refused})
 }
 
 func (r *applyRun) count(l inputLine, answer *headwaterv1.Answer) {
@@ -307,7 +307,7 @@ func (r *applyRun) count(l inputLine, answer *headwaterv1.Answer) {
 // write writes the answer to a line: the answer in the JSON of the API, with the number of the line in front and, in a
 // dry run, what would change behind.
 func (r *applyRun) write(l inputLine, answer *headwaterv1.Answer, changes []*headwaterv1.Change) error {
-	body, err := jsonLine(answer)
+	body, err := api.MarshalJSON(answer)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (r *applyRun) write(l inputLine, answer *headwaterv1.Answer, changes []*hea
 	if len(changes) > 0 {
 		line = append(line[:len(line)-1], `,"changes":[`...)
 		for i, c := range changes {
-			body, err := jsonLine(c)
+			body, err := api.MarshalJSON(c)
 			if err != nil {
 				return err
 			}
@@ -375,8 +375,8 @@ func (r *applyRun) plan(ctx context.Context) error {
 		if line.number < r.o.fromLine {
 			continue
 		}
-		if line.command != nil {
-			commands = append(commands, line.command)
+		if line.refused == nil {
+			commands = append(commands, api.FromProposal(line.proposal))
 		}
 		if lines = append(lines, line); len(lines) > maxPlan {
 			return usagef("a dry run judges at most %d commands together; line %d is one more", maxPlan, line.number)
@@ -387,10 +387,13 @@ func (r *applyRun) plan(ctx context.Context) error {
 		return err
 	}
 	for _, l := range lines {
-		answer, its := refusedLine(l), []*headwaterv1.Change(nil)
-		if l.command != nil {
+		var answer *headwaterv1.Answer
+		var its []*headwaterv1.Change
+		if l.refused == nil {
 			answer, its = answers[0], changes[0]
 			answers, changes = answers[1:], changes[1:]
+		} else {
+			answer = l.answer()
 		}
 		r.count(l, answer)
 		if err := r.write(l, answer, its); err != nil {

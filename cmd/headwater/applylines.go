@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
-	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/api"
+	"github.com/headwaterdb/headwater/meta"
 )
 
 // maxLine is the longest line in bytes. The largest command is 1 MiB in the log; in JSON it takes several times that.
@@ -23,11 +21,10 @@ const blockLines = 256
 
 // inputLine is one line of the input that is not blank.
 type inputLine struct {
-	number  int // from 1
-	bytes   int
-	command *headwaterv1.Command // nil where the line is no command
-	refused string               // why it is none
-	tooLong bool
+	number   int // from 1
+	bytes    int
+	proposal meta.Proposal
+	refused  *meta.Error // why the line is no command; nil where it is one
 }
 
 // lineReader reads commands from JSON lines, and gives each a request that depends on nothing but the identity of the
@@ -51,24 +48,21 @@ func (l *lineReader) next() (inputLine, error) {
 			return inputLine{}, err
 		}
 		l.number++
-		line := inputLine{number: l.number, bytes: n, tooLong: tooLong}
+		line := inputLine{number: l.number, bytes: n}
 		if tooLong {
-			line.refused = fmt.Sprintf("line %d: longer than %d bytes", l.number, maxLine)
+			line.refused = refusedLine(l.number, meta.CodeTooLarge, fmt.Sprintf("longer than %d bytes", maxLine))
 			return line, nil
 		}
 		if raw = bytes.TrimSpace(raw); len(raw) == 0 {
 			continue
 		}
-		c := &headwaterv1.Command{}
-		switch err := protojson.Unmarshal(raw, c); {
-		case err != nil:
-			line.refused = fmt.Sprintf("line %d, %s", l.number, parseComplaint(err))
-		case c.Command == nil:
-			line.refused = fmt.Sprintf("line %d: no command: a field such as createStream or putKey is needed", l.number)
-		default:
-			ensureRequest(c, l.request())
-			line.command = c
+		p, err := api.UnmarshalCommand(raw)
+		if err != nil {
+			line.refused = refusedLine(l.number, meta.CodeInvalidArgument, complaint(err))
+			return line, nil
 		}
+		ensureRequest(&p, l.request())
+		line.proposal = p
 		return line, nil
 	}
 }
@@ -93,13 +87,13 @@ func (l *lineReader) read() (line []byte, n int, tooLong bool, err error) {
 
 // request is that of the line just read: the client stands for a block of lines, the sequence for the place in it. So
 // the same input gives the same requests again, and what a killed run has done is answered as redundant.
-func (l *lineReader) request() *headwaterv1.Request {
+func (l *lineReader) request() *meta.Request {
 	place := l.number - 1
 	h := sha256.New()
 	h.Write([]byte("headwater apply: client of a block\x00"))
 	h.Write(l.identity[:])
 	_ = binary.Write(h, binary.BigEndian, uint64(place/blockLines)) // a hash takes everything
-	return &headwaterv1.Request{Client: h.Sum(nil)[:16], Sequence: uint64(place%blockLines) + 1, Oldest: 1}
+	return &meta.Request{Client: [16]byte(h.Sum(nil)), Sequence: uint64(place%blockLines) + 1, Oldest: 1}
 }
 
 // inputIdentity is the identity of an input: what is in it, and the name of the run, where one was given.
@@ -115,22 +109,15 @@ func inputIdentity(r io.Reader, run string) (id [32]byte, err error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// parseComplaint says what is wrong with JSON, without the name of the library that found it: its place in the line
-// comes first, where it is known.
-func parseComplaint(err error) string {
-	s := strings.ReplaceAll(err.Error(), "\u00a0", " ") // the library varies its blanks on purpose
-	s = strings.TrimSpace(strings.TrimPrefix(s, "proto:"))
-	const place = "(line 1:"
-	if i := strings.Index(s, place); i >= 0 {
-		column, rest, ok := strings.Cut(s[i+len(place):], ")")
-		if ok {
-			before := strings.TrimSpace(s[:i])
-			rest = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ":"))
-			if before != "" {
-				rest = before + ": " + rest
-			}
-			return "column " + column + ": " + rest
-		}
+func refusedLine(number int, code meta.Code, why string) *meta.Error {
+	return &meta.Error{Code: code, Message: fmt.Sprintf("line %d: %s", number, why), Inner: -1}
+}
+
+// complaint is what is wrong with a line, without the code that stands beside it.
+func complaint(err error) string {
+	var e *meta.Error
+	if errors.As(err, &e) {
+		return e.Message
 	}
-	return s
+	return err.Error()
 }

@@ -13,6 +13,7 @@ import (
 
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/api/headwater/v1/headwaterv1connect"
+	"github.com/headwaterdb/headwater/meta"
 )
 
 const defaultServer = "http://127.0.0.1:4640"
@@ -26,11 +27,10 @@ const maxPage = 1000
 // process, on a listener in memory.
 type cluster struct {
 	rpc headwaterv1connect.HeadwaterClient
-	// propose returns one answer for each command, in order; those of unknown outcome are FAILED. It has its own way,
-	// because proposals are retried and reads are not.
-	propose func(ctx context.Context, commands []*headwaterv1.Command) []*headwaterv1.Answer
-	read    *headwaterv1.Read
-	close   func() error
+	// Proposer carries commands: the client, which tries again where that is safe, or the store itself.
+	meta.Proposer
+	read  *headwaterv1.Read
+	close func() error
 }
 
 // purpose is what a command opens a database for.

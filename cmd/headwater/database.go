@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,12 +36,35 @@ func openLog(ctx context.Context, db string, why purpose) (oplog.Log, error) {
 	}
 	log, err := backends[i].open(ctx, address, why)
 	if err != nil {
-		return nil, databaseError(db, err)
+		return nil, databaseError(err)
 	}
 	return log, nil
 }
 
 // databaseError adds what to do about a database that cannot be used.
-func databaseError(db string, err error) error {
-	return unavailable(fmt.Errorf("open database: %w", err), databaseHint(db, err))
+func databaseError(err error) error {
+	return unavailable(fmt.Errorf("open database: %w", err), databaseHint(err))
+}
+
+// hints say what to do about an error, by its kind.
+var hints = []struct {
+	err  error
+	hint string
+}{
+	{oplog.ErrNoCluster, "headwater init --db … begins a cluster there"},
+	{oplog.ErrSchema, "the database belongs to another program, or to another version of this one; nothing was changed"},
+	{oplog.ErrDenied, "this user may not open it"},
+	{oplog.ErrReadOnly, "a cluster's database must be writable for this"},
+	{oplog.ErrUnavailable, "another process may hold it locked; try again"},
+	{oplog.ErrFull, "there is no room left; nothing was changed"},
+	{oplog.ErrCorrupt, "restore it from a backup; nothing was changed"},
+}
+
+func databaseHint(err error) string {
+	for _, h := range hints {
+		if errors.Is(err, h.err) {
+			return h.hint
+		}
+	}
+	return ""
 }

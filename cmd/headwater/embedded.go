@@ -31,7 +31,7 @@ func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err er
 	}
 	store, err := headwater.Open(ctx, log, o)
 	if err != nil {
-		return nil, databaseError(a.db, err)
+		return nil, databaseError(err)
 	}
 	defer func() {
 		if err != nil {
@@ -41,14 +41,12 @@ func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err er
 	if err := a.catchUp(ctx, store); err != nil {
 		return nil, err
 	}
-	m := serveInMemory(server.New(store, server.Options{Version: version()}))
-	c := m.client()
-	c.read = a.readOptions()
-	c.close = func() error {
+	srv := server.New(store, server.Options{Version: version()})
+	m := serveInMemory(srv.Handler())
+	return &cluster{rpc: m.client(), Proposer: store, read: a.readOptions(), close: func() error {
 		m.close()
-		return firstError(store.Close(), log.Close())
-	}
-	return c, nil
+		return firstError(srv.Close(), store.Close(), log.Close())
+	}}, nil
 }
 
 // catchUp waits for the newest row, so that a look at a database shows what is in it. A node that cannot get there
@@ -91,8 +89,8 @@ func serveInMemory(h http.Handler) *memory {
 	return m
 }
 
-func (m *memory) client() *cluster {
-	return newCluster(headwaterv1connect.NewHeadwaterClient(&http.Client{Transport: m.transport}, "http://memory"))
+func (m *memory) client() headwaterv1connect.HeadwaterClient {
+	return headwaterv1connect.NewHeadwaterClient(&http.Client{Transport: m.transport}, "http://memory")
 }
 
 func (m *memory) close() {

@@ -29,7 +29,7 @@ func (a *app) initCommand() *cobra.Command {
 				return refused(fmt.Errorf("nothing done: %w", err), "headwater status --db … tells about it")
 			}
 			if err != nil {
-				return databaseError(a.db, err)
+				return databaseError(err)
 			}
 			if a.output == "json" {
 				return json.NewEncoder(a.out).Encode(map[string]string{"clusterId": info.ClusterID, "incarnation": info.Incarnation})

@@ -8,7 +8,13 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second signal kills
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals) // before anything ends in order: a second signal kills
+		cancel()
+	}()
 	os.Exit(exec(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

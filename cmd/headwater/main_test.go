@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the stories under testdata/script: one for each command and each kind of bad input.
 //
-// Commands of our own: server and stop (a server in the background, on a free port, at $SERVER), sql (changes a SQLite
+// Commands of our own: server and end (a server in the background, on a free port, at $SERVER), sql (changes a SQLite
 // file by hand), exits (like exec, with the exit code that is expected), subset (compares JSON lines) and field (takes
 // a field of the JSON on standard output into a variable).
 func TestScripts(t *testing.T) {
@@ -48,7 +49,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"server": scriptServer, "stop": scriptStop, "sql": scriptSQL, "exits": scriptExits, "subset": scriptSubset,
+			"server": scriptServer, "end": scriptEnd, "sql": scriptSQL, "exits": scriptExits, "subset": scriptSubset,
 			"field": scriptField,
 		},
 	})
@@ -62,10 +63,13 @@ func servers(ts *testscript.TestScript) map[string]*serverProcess {
 
 // serverProcess is a headwater serve in the background.
 type serverProcess struct {
-	cmd    *osexec.Cmd
-	url    string
-	log    bytes.Buffer // what it said; read it after ended is closed only
-	ended  chan struct{}
+	cmd   *osexec.Cmd
+	url   string
+	ended chan struct{} // closed when the process has ended; result may be read then
+
+	mu     sync.Mutex // guards log and seen
+	log    bytes.Buffer
+	seen   chan struct{} // closed and replaced with each line
 	result error
 }
 
@@ -73,7 +77,7 @@ var listening = regexp.MustCompile(`listening on (http://\S+)\. `)
 
 // startServer starts the program and waits until it says where it listens.
 func startServer(cmd *osexec.Cmd) (*serverProcess, error) {
-	s := &serverProcess{cmd: cmd, ended: make(chan struct{})}
+	s := &serverProcess{cmd: cmd, ended: make(chan struct{}), seen: make(chan struct{})}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -81,22 +85,42 @@ func startServer(cmd *osexec.Cmd) (*serverProcess, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ready := make(chan string, 1)
 	go func() {
 		defer close(s.ended)
 		for in := bufio.NewScanner(stderr); in.Scan(); {
+			s.mu.Lock()
 			fmt.Fprintln(&s.log, in.Text())
-			if m := listening.FindStringSubmatch(in.Text()); m != nil {
-				ready <- m[1]
-			}
+			close(s.seen)
+			s.seen = make(chan struct{})
+			s.mu.Unlock()
 		}
 		s.result = cmd.Wait()
 	}()
-	select {
-	case s.url = <-ready:
-		return s, nil
-	case <-s.ended:
-		return nil, fmt.Errorf("server ended early: %v\n%s", s.result, s.log.String())
+	m, err := s.said(listening)
+	if err != nil {
+		return nil, err
+	}
+	s.url = m[1]
+	return s, nil
+}
+
+// said waits until the server has said something, and returns the match.
+func (s *serverProcess) said(what *regexp.Regexp) ([]string, error) {
+	for over := false; ; {
+		s.mu.Lock()
+		m, seen, log := what.FindStringSubmatch(s.log.String()), s.seen, s.log.String()
+		s.mu.Unlock()
+		if m != nil {
+			return m, nil
+		}
+		if over {
+			return nil, fmt.Errorf("server ended without saying %v: %w\n%s", what, s.result, log)
+		}
+		select {
+		case <-seen:
+		case <-s.ended:
+			over = true
+		}
 	}
 }
 
@@ -133,9 +157,9 @@ func scriptServer(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// stop NAME [INT|TERM|KILL]: ends a server; its log is in the file NAME.log. Fails unless it ends with exit code 0,
+// end NAME [INT|TERM|KILL]: ends a server; its log is in the file NAME.log. Fails unless it ends with exit code 0,
 // KILL aside.
-func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
+func scriptEnd(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]os.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
 	how := "TERM"
 	if len(args) > 1 {
@@ -143,7 +167,7 @@ func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s := servers(ts)[args[0]]
 	if s == nil || signals[how] == nil {
-		ts.Fatalf("usage: stop NAME [INT|TERM|KILL]")
+		ts.Fatalf("usage: end NAME [INT|TERM|KILL]")
 	}
 	log, err := s.end(signals[how])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".log"), []byte(log), 0o644))

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -273,8 +272,8 @@ func readObjects(stdin io.Reader, file string) ([]*headwaterv1.Object, error) {
 			return nil, refused(fmt.Errorf("object %d: %w", len(objects)+1, err), "")
 		}
 		o := &headwaterv1.Object{}
-		if err := protojson.Unmarshal(raw, o); err != nil {
-			return nil, refused(fmt.Errorf("object %d: %s", len(objects)+1, parseComplaint(err)), "")
+		if err := api.UnmarshalJSON(raw, o); err != nil {
+			return nil, refused(fmt.Errorf("object %d: %w", len(objects)+1, err), "")
 		}
 		objects = append(objects, o)
 	}
@@ -293,7 +292,7 @@ func (a *app) objectReclaim() *cobra.Command {
 			}
 			build := func(context.Context, *cluster) (*headwaterv1.Command, error) {
 				return &headwaterv1.Command{Command: &headwaterv1.Command_ReclaimObjects{
-					ReclaimObjects: proto.Clone(m).(*headwaterv1.ReclaimObjects)}}, nil
+					ReclaimObjects: clone(m)}}, nil
 			}
 			if !all {
 				return a.proposeOne(cmd, build)
@@ -316,9 +315,11 @@ func (a *app) reclaimAll(cmd *cobra.Command, build func(context.Context, *cluste
 			if err != nil {
 				return err
 			}
-			ensureRequest(command, newRequest())
-			answers := c.propose(ctx, []*headwaterv1.Command{command})
-			if err := a.printAnswer(answers[0]); err != nil || answers[0].GetStatus() == headwaterv1.Answer_REDUNDANT {
+			answer, err := proposeAlone(ctx, c, command)
+			if err != nil {
+				return err
+			}
+			if err := a.printAnswer(answer); err != nil || answer.GetStatus() == headwaterv1.Answer_REDUNDANT {
 				return err
 			}
 		}

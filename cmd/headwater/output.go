@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -14,23 +12,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-)
 
-// jsonLine returns m in the JSON form of the API, on one line and always the same bytes for the same message (the
-// library puts in random blanks on purpose).
-func jsonLine(m proto.Message) ([]byte, error) {
-	raw, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("write as JSON: %w", err)
-	}
-	var b bytes.Buffer
-	if err := json.Compact(&b, raw); err != nil {
-		return nil, fmt.Errorf("write as JSON: %w", err)
-	}
-	return b.Bytes(), nil
-}
+	"github.com/headwaterdb/headwater/api"
+)
 
 // column is one column of a table of records of type T.
 type column[T any] struct {
@@ -57,7 +42,7 @@ const linesPerTable = 1000
 // add writes one record of a list.
 func (p *printer[T]) add(record T) error {
 	if p.json {
-		line, err := jsonLine(record)
+		line, err := api.MarshalJSON(record)
 		if err != nil {
 			return err
 		}
@@ -183,7 +168,7 @@ type lineWriter struct{ w *bufio.Writer }
 func newLineWriter(w io.Writer) *lineWriter { return &lineWriter{bufio.NewWriterSize(w, 64<<10)} }
 
 func (l *lineWriter) message(m proto.Message) error {
-	line, err := jsonLine(m)
+	line, err := api.MarshalJSON(m)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/meta"
+	"github.com/headwaterdb/headwater/session"
 )
 
 // writes gives a command that proposes its flags.
@@ -35,41 +38,57 @@ func (a *app) proposeOne(cmd *cobra.Command, build func(ctx context.Context, c *
 		if err != nil {
 			return err
 		}
-		ensureRequest(command, newRequest())
 		if dry {
-			return a.plan(ctx, c, []*headwaterv1.Command{command})
+			return a.plan(ctx, c, command)
 		}
-		answers := c.propose(ctx, []*headwaterv1.Command{command})
-		return a.printAnswer(answers[0])
+		answer, err := proposeAlone(ctx, c, command)
+		if err != nil {
+			return err
+		}
+		return a.printAnswer(answer)
 	})
+}
+
+// proposeAlone proposes one command, with a request where it takes one.
+func proposeAlone(ctx context.Context, c *cluster, command *headwaterv1.Command) (*headwaterv1.Answer, error) {
+	p, err := api.ToProposal(command)
+	if err != nil {
+		return nil, refused(fmt.Errorf("refused: %w", err), "")
+	}
+	ensureRequest(&p, newRequest())
+	return api.FromAnswer(c.Propose(ctx, p)[0]), nil
 }
 
 // newRequest is the request of a command that stands alone: a client of its own, so that retries on the way are
 // exact and nothing is left in flight.
-func newRequest() *headwaterv1.Request {
-	client := make([]byte, 16)
-	_, _ = rand.Read(client) // never fails
-	return &headwaterv1.Request{Client: client, Sequence: 1, Oldest: 1}
+func newRequest() *meta.Request {
+	r := &meta.Request{Sequence: 1, Oldest: 1}
+	_, _ = rand.Read(r.Client[:]) // never fails
+	return r
 }
 
 // ensureRequest gives a command a request unless it has one, or takes none.
-func ensureRequest(c *headwaterv1.Command, r *headwaterv1.Request) {
-	if c.Request == nil && c.GetRenewNode() == nil {
-		c.Request = r
+func ensureRequest(p *meta.Proposal, r *meta.Request) {
+	if p.Request == nil && session.Numbered(*p) {
+		p.Request = r
 	}
 }
 
-// plan prints what the commands would do.
-func (a *app) plan(ctx context.Context, c *cluster, commands []*headwaterv1.Command) error {
-	r, err := call(ctx, c.rpc.DryRun, &headwaterv1.DryRunRequest{Commands: commands, Read: c.read})
+// plan prints what a command would do.
+func (a *app) plan(ctx context.Context, c *cluster, command *headwaterv1.Command) error {
+	if command.Request == nil { // some commands need one
+		r := newRequest()
+		command.Request = &headwaterv1.Request{Client: r.Client[:], Sequence: r.Sequence, Oldest: r.Oldest}
+	}
+	r, err := call(ctx, c.rpc.DryRun, &headwaterv1.DryRunRequest{Commands: []*headwaterv1.Command{command}, Read: c.read})
 	if err != nil {
 		return err
 	}
-	if len(r.GetAnswers()) != len(commands) {
-		return unavailable(fmt.Errorf("asked for %d answers, got %d", len(commands), len(r.GetAnswers())), "")
+	if n := len(r.GetAnswers()); n != 1 {
+		return unavailable(fmt.Errorf("asked for one answer, got %d", n), "")
 	}
 	if a.output == "json" {
-		line, err := jsonLine(r)
+		line, err := api.MarshalJSON(r)
 		if err != nil {
 			return err
 		}
@@ -101,7 +120,7 @@ func changeLine(c *headwaterv1.Change) string {
 // printAnswer prints the answer to a command that stands alone, and says how the program ends.
 func (a *app) printAnswer(answer *headwaterv1.Answer) error {
 	if a.output == "json" {
-		line, err := jsonLine(answer)
+		line, err := api.MarshalJSON(answer)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,7 +94,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	changed := listen(&o.store, logger)
 	store, err := headwater.Open(ctx, log, o.store)
 	if err != nil {
-		return databaseError(a.db, err)
+		return databaseError(err)
 	}
 	defer func() { err = firstError(err, store.Close()) }()
 	return a.run(ctx, o, logger, listener, store, changed)
@@ -104,11 +103,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 // run serves on the listener until ctx ends, and then ends in order: no new calls, those under way answered or given
 // up, the observer, and last (by the caller) the store and the log.
 func (a *app) run(ctx context.Context, o *serveOptions, logger *slog.Logger, listener net.Listener, store *headwater.Store, changed <-chan struct{}) error {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	s := &http.Server{Handler: server.New(store, server.Options{Version: version()}), Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn)}
+	srv := server.New(store, server.Options{Version: version(), Logger: logger})
 	var running sync.WaitGroup
 	watching, stopWatching := context.WithCancel(ctx)
 	defer running.Wait()
@@ -122,7 +117,7 @@ func (a *app) run(ctx context.Context, o *serveOptions, logger *slog.Logger, lis
 	}
 	running.Go(func() { tellConditions(watching, changed, store, logger) })
 	failed := make(chan error, 1)
-	running.Go(func() { failed <- s.Serve(listener) })
+	running.Go(func() { failed <- srv.Serve(listener) })
 	st := store.Status()
 	logger.Info("serving", "address", listener.Addr().String(), "database", st.Backend, "location", st.Location,
 		"cluster", st.ClusterID, "index", st.AppliedIndex, "condition", st.Condition)
@@ -138,9 +133,8 @@ func (a *app) run(ctx context.Context, o *serveOptions, logger *slog.Logger, lis
 	logger.Info("ending", "drain", o.drain)
 	drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain)
 	defer cancel()
-	if err := s.Shutdown(drained); err != nil {
+	if err := srv.Shutdown(drained); err != nil {
 		logger.Warn("calls were cut off", "after", o.drain)
-		_ = s.Close()
 	}
 	return nil
 }

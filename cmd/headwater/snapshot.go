@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -22,7 +23,7 @@ is stored already, that one's index is told.`,
 					return err
 				}
 				if a.output == "json" {
-					line, err := jsonLine(r)
+					line, err := api.MarshalJSON(r)
 					fmt.Fprintf(a.out, "%s\n", line)
 					return err
 				}

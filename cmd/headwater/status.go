@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -74,7 +75,7 @@ func conditionText(st *headwaterv1.StatusResponse) string {
 
 func (a *app) printStatus(st *headwaterv1.StatusResponse, counts *headwaterv1.CountsResponse) error {
 	if a.output == "json" {
-		line, err := jsonLine(st)
+		line, err := api.MarshalJSON(st)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -53,7 +54,7 @@ owes, or at records that were written off. With -o json the whole answer is one 
 
 func (a *app) printFound(r *headwaterv1.FindObjectsResponse) error {
 	if a.output == "json" {
-		line, err := jsonLine(r)
+		line, err := api.MarshalJSON(r)
 		if err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (a *app) streamOffset() *cobra.Command {
 					return err
 				}
 				if a.output == "json" {
-					line, err := jsonLine(r)
+					line, err := api.MarshalJSON(r)
 					fmt.Fprintf(a.out, "%s\n", line)
 					return err
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -67,7 +68,7 @@ func (a *app) printLosses(losses []*headwaterv1.Loss) error {
 			fmt.Fprintf(a.err, "lost: stream %d, offsets %d to %d\n", l.GetStreamId(), l.GetStartOffset(), l.GetEndOffset())
 			continue
 		}
-		line, err := jsonLine(l)
+		line, err := api.MarshalJSON(l)
 		if err != nil {
 			return err
 		}
