@@ -125,12 +125,7 @@ func (a *app) open(ctx context.Context, why purpose) (*cluster, error) {
 		}
 		servers[i] = u
 	}
-	c, err := a.dial(servers)
-	if err != nil {
-		return nil, err
-	}
-	c.read = a.readOptions()
-	return c, nil
+	return a.dial(ctx, servers), nil
 }
 
 func (a *app) readOptions() *headwaterv1.Read {

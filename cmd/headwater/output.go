@@ -17,6 +17,33 @@ import (
 	"github.com/headwaterdb/headwater/api"
 )
 
+// output is standard output that remembers the first error: what could not be written is no success, whoever wrote it.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+// Write is io.Writer's.
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// printJSON writes a message in the JSON form of the API, on one line.
+func (a *app) printJSON(m proto.Message) error { return writeJSON(a.out, m) }
+
+func writeJSON(w io.Writer, m proto.Message) error {
+	line, err := api.MarshalJSON(m)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}
+
 // column is one column of a table of records of type T.
 type column[T any] struct {
 	name string
@@ -42,12 +69,7 @@ const linesPerTable = 1000
 // add writes one record of a list.
 func (p *printer[T]) add(record T) error {
 	if p.json {
-		line, err := api.MarshalJSON(record)
-		if err != nil {
-			return err
-		}
-		_, err = p.out.Write(append(line, '\n'))
-		return err
+		return writeJSON(p.out, record)
 	}
 	if p.tab == nil {
 		p.tab = tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)

@@ -88,12 +88,7 @@ func (a *app) plan(ctx context.Context, c *cluster, command *headwaterv1.Command
 		return unavailable(fmt.Errorf("asked for one answer, got %d", n), "")
 	}
 	if a.output == "json" {
-		line, err := api.MarshalJSON(r)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.out, "%s\n", line)
-		return outcome(r.GetAnswers()[0])
+		return firstError(a.printJSON(r), outcome(r.GetAnswers()[0]))
 	}
 	err = a.printAnswer(r.GetAnswers()[0])
 	for _, change := range r.GetChanges() {
@@ -120,12 +115,7 @@ func changeLine(c *headwaterv1.Change) string {
 // printAnswer prints the answer to a command that stands alone, and says how the program ends.
 func (a *app) printAnswer(answer *headwaterv1.Answer) error {
 	if a.output == "json" {
-		line, err := api.MarshalJSON(answer)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.out, "%s\n", line)
-		return outcome(answer)
+		return firstError(a.printJSON(answer), outcome(answer))
 	}
 	if err := outcome(answer); err != nil {
 		return err
@@ -177,8 +167,11 @@ func outcome(answer *headwaterv1.Answer) error {
 
 func failureText(answer *headwaterv1.Answer) string {
 	kind := strings.ToLower(strings.ReplaceAll(answer.GetFailure().GetKind().String(), "_", " "))
-	if answer.GetMessage() == "" || strings.HasPrefix(answer.GetMessage(), kind) {
-		return orDash(answer.GetMessage())
+	switch {
+	case answer.GetMessage() == "":
+		return kind
+	case strings.Contains(answer.GetMessage(), kind):
+		return answer.GetMessage()
 	}
 	return kind + ": " + answer.GetMessage()
 }

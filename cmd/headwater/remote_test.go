@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,16 +55,39 @@ func TestNoHeadwaterThere(t *testing.T) {
 func TestApplyStopsWhereAnswersEnd(t *testing.T) {
 	t.Parallel()
 	s := serving(t)
+	in, feed := io.Pipe()
+	answers, out := io.Pipe()
+	var stderr bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- exec(t.Context(), []string{"apply", "--server", s.url, "--timeout", "1s", "-"}, in, out, &stderr)
+		out.Close()
+	}()
+	read := bufio.NewReader(answers)
+	if _, err := io.WriteString(feed, put+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := read.ReadString('\n'); err != nil || !strings.Contains(line, `"line":1,"status":"APPLIED"`) {
+		t.Fatalf("%q, %v", line, err)
+	}
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-s.ended
-	got := run(t, []byte(strings.Repeat(put+"\n", 3*batchLines)), "apply", "--server", s.url, "--timeout", "1s", "-")
-	if n := strings.Count(got.out, "\n"); got.code != exitUnavailable || n == 0 || n > batchLines {
-		t.Errorf("exit code %d after %d answers: %s", got.code, n, got.err)
+	go func() { _, _ = io.WriteString(feed, strings.Repeat(put+"\n", 3*batchLines)) }()
+	rest, err := io.ReadAll(read)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !strings.Contains(got.err, "stopped: line 1: ") || !strings.Contains(got.err, "apply the same file again") {
-		t.Errorf("said %q", got.err)
+	in.Close() // ends the writer
+	if got := <-code; got != exitUnavailable {
+		t.Errorf("exit code %d, want %d", got, exitUnavailable)
+	}
+	if n := strings.Count(string(rest), "\n"); n == 0 || n > batchLines || n != strings.Count(string(rest), `"status":"FAILED"`) {
+		t.Errorf("%d more answers:\n%s", n, rest)
+	}
+	if !strings.Contains(stderr.String(), "stopped: line 2: ") || !strings.Contains(stderr.String(), "apply the same file again") {
+		t.Errorf("said %q", stderr.String())
 	}
 }
 

@@ -30,15 +30,19 @@ type app struct {
 
 // exec runs one command line and returns its exit code.
 func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: stdout, err: stderr}
+	out := &output{w: stdout}
+	a := &app{in: stdin, out: out, err: stderr}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
 		err = asUsage(err)
+	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("write output: %w", out.err)
 	}
 	var e *exitError
 	if errors.As(err, &e) && e.code == exitUsage && e.hint == "" {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -23,9 +22,7 @@ is stored already, that one's index is told.`,
 					return err
 				}
 				if a.output == "json" {
-					line, err := api.MarshalJSON(r)
-					fmt.Fprintf(a.out, "%s\n", line)
-					return err
+					return a.printJSON(r)
 				}
 				fmt.Fprintf(a.out, "snapshot at index %d\n", r.GetIndex())
 				return nil

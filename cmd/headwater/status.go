@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -75,12 +74,7 @@ func conditionText(st *headwaterv1.StatusResponse) string {
 
 func (a *app) printStatus(st *headwaterv1.StatusResponse, counts *headwaterv1.CountsResponse) error {
 	if a.output == "json" {
-		line, err := api.MarshalJSON(st)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.out, "%s\n", line)
-		return nil
+		return a.printJSON(st)
 	}
 	tab := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 	row := func(name, value string) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -54,12 +53,7 @@ owes, or at records that were written off. With -o json the whole answer is one 
 
 func (a *app) printFound(r *headwaterv1.FindObjectsResponse) error {
 	if a.output == "json" {
-		line, err := api.MarshalJSON(r)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.out, "%s\n", line)
-		return nil
+		return a.printJSON(r)
 	}
 	p := newPrinter(a, foundColumns)
 	for _, f := range r.GetSlices() {
@@ -101,9 +95,7 @@ func (a *app) streamOffset() *cobra.Command {
 					return err
 				}
 				if a.output == "json" {
-					line, err := api.MarshalJSON(r)
-					fmt.Fprintf(a.out, "%s\n", line)
-					return err
+					return a.printJSON(r)
 				}
 				fmt.Fprintln(a.out, r.GetOffset())
 				if !r.GetFound() {

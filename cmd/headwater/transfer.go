@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -68,11 +67,9 @@ func (a *app) printLosses(losses []*headwaterv1.Loss) error {
 			fmt.Fprintf(a.err, "lost: stream %d, offsets %d to %d\n", l.GetStreamId(), l.GetStartOffset(), l.GetEndOffset())
 			continue
 		}
-		line, err := api.MarshalJSON(l)
-		if err != nil {
+		if err := a.printJSON(l); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "%s\n", line)
 	}
 	return nil
 }
