@@ -27,12 +27,12 @@ func (a *app) newBar(name string, total int64) *bar {
 	return startBar(a.err, name, total, decor.CountersKibiByte("% .1f / % .1f"))
 }
 
-// newCountBar is newBar for a number of things, of which n is now.
-func (a *app) newCountBar(name string, total int64) *bar {
+// newCountBar is newBar for things that are counted, of which it is not known yet how many there are.
+func (a *app) newCountBar(name string) *bar {
 	if !isTerminal(a.err) {
 		return nil
 	}
-	return startBar(a.err, name, total, decor.CountersNoUnit("%d / %d"))
+	return startBar(a.err, name, 0, decor.CountersNoUnit("%d / %d"))
 }
 
 func startBar(w io.Writer, name string, total int64, counters decor.Decorator) *bar {
@@ -48,10 +48,10 @@ func (b *bar) add(n int) {
 	}
 }
 
-func (b *bar) set(done, total int64) {
+func (b *bar) set(done, total uint64) {
 	if b != nil {
-		b.bar.SetTotal(total, false)
-		b.bar.SetCurrent(done)
+		b.bar.SetTotal(int64(total), false)
+		b.bar.SetCurrent(int64(done))
 	}
 }
 

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/api"
 	headwaterv1 "github.com/headwaterdb/headwater/api/headwater/v1"
 )
 
@@ -120,4 +123,24 @@ func (a *app) logOfServer(cmd *cobra.Command, q *headwaterv1.ReadLogRequest, sho
 		}
 		return nil
 	})
+}
+
+func (a *app) logOfDatabase(cmd *cobra.Command, q *headwaterv1.ReadLogRequest, show func(*headwaterv1.Row) error) (err error) {
+	ctx, cancel := a.bounded(cmd.Context())
+	defer cancel()
+	log, err := openLog(ctx, a.db, toRead)
+	if err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, log.Close()) }()
+	return headwater.ReadLog(ctx, log, q.GetFromIndex(), int(min(q.GetLimit(), math.MaxInt)), func(r headwater.LogRow) error {
+		return show(rowOf(r))
+	})
+}
+
+// rowOf is a row in the form of the API, as a server gives it.
+func rowOf(r headwater.LogRow) *headwaterv1.Row {
+	return &headwaterv1.Row{Index: r.Index, Incarnation: r.Incarnation, Writer: r.Writer, Batch: r.Batch,
+		WriterApplied: r.WriterApplied, WriterDigest: r.WriterDigest, Bytes: uint32(r.Bytes), ClusterId: r.ClusterID,
+		Commands: api.Each(r.Proposals, api.FromProposal), Undecodable: strings.ToValidUTF8(r.Undecodable, "\ufffd")}
 }
