@@ -208,7 +208,7 @@ func TestEveryCodeSurvivesAStatus(t *testing.T) {
 		meta.CodeNodeNotFound: connect.CodeNotFound, meta.CodeStreamNotFound: connect.CodeNotFound,
 		meta.CodeObjectNotFound: connect.CodeNotFound, meta.CodeStreamExists: connect.CodeAlreadyExists,
 		meta.CodeObjectExists: connect.CodeAlreadyExists, meta.CodeKeyExists: connect.CodeAlreadyExists,
-		meta.CodeKeyVersionMismatch: connect.CodeAborted,
+		meta.CodeKeyVersionMismatch: connect.CodeAborted, meta.CodeKeyNotFound: connect.CodeNotFound,
 	}
 	for _, c := range meta.Codes() {
 		want := &meta.Error{Code: c, Message: "why", Inner: 3, Current: &key}

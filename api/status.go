@@ -47,6 +47,7 @@ var refusals = map[meta.Code]connect.Code{
 	meta.CodeCoverageMismatch:   connect.CodeFailedPrecondition,
 	meta.CodeKeyExists:          connect.CodeAlreadyExists,
 	meta.CodeKeyVersionMismatch: connect.CodeAborted,
+	meta.CodeKeyNotFound:        connect.CodeNotFound,
 }
 
 // failures says which kind and which status an operational error has. The first one that is in an error's chain

@@ -38,6 +38,7 @@ const (
 	CodeCoverageMismatch
 	CodeKeyExists
 	CodeKeyVersionMismatch
+	CodeKeyNotFound // of queries only: no command is refused with it
 
 	codeEnd // one above the highest
 )
@@ -74,6 +75,7 @@ var codeNames = [codeEnd]string{
 	CodeCoverageMismatch:   "COVERAGE_MISMATCH",
 	CodeKeyExists:          "KEY_EXISTS",
 	CodeKeyVersionMismatch: "KEY_VERSION_MISMATCH",
+	CodeKeyNotFound:        "KEY_NOT_FOUND",
 }
 
 // String returns the code as the API spells it, for example "NODE_FENCED".

@@ -217,7 +217,7 @@ func (s *service) getKey(ctx context.Context, r *pb.GetKeyRequest) (*pb.GetKeyRe
 	}
 	k, ok := v.State.Key(r.GetKey())
 	if !ok {
-		return nil, keyNotFound(r.GetKey())
+		return nil, notFound(meta.CodeKeyNotFound, "there is no key %q", clip(r.GetKey()))
 	}
 	return &pb.GetKeyResponse{At: s.at(v), Key: api.FromKey(k)}, nil
 }

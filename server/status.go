@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"connectrpc.com/connect"
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
@@ -69,14 +68,4 @@ func (s *service) export(ctx context.Context, r *pb.ExportRequest, send func(*pb
 		}
 	}
 	return nil
-}
-
-// keyNotFound has a code that no command is refused with, so it is none of package meta.
-func keyNotFound(key string) error {
-	e := connect.NewError(connect.CodeNotFound, fmt.Errorf("KEY_NOT_FOUND: there is no key %q", clip(key)))
-	d, err := connect.NewErrorDetail(&pb.Refusal{Code: "KEY_NOT_FOUND", Message: valid(fmt.Sprintf("there is no key %q", clip(key)))})
-	if err == nil {
-		e.AddDetail(d)
-	}
-	return e
 }
