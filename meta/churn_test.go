@@ -167,7 +167,7 @@ func (c *churn) simple() meta.Command {
 	case 12:
 		return meta.LabelStream{StreamID: st.ID, Labels: c.labels()}
 	case 13:
-		if c.rng.IntN(3) > 0 {
+		if st.Open {
 			return meta.CheckKey{Key: "k", IfAbsent: true}
 		}
 		return meta.DeleteStream{StreamID: st.ID, Epoch: st.Epoch}
@@ -183,6 +183,9 @@ func (c *churn) simple() meta.Command {
 	case 24:
 		return c.compact(id)
 	case 25:
+		if c.rng.IntN(3) > 0 {
+			return meta.CheckKey{Key: "k", IfAbsent: true}
+		}
 		return meta.ReclaimObjects{Time: c.clock, Limit: uint64(1 + c.rng.IntN(8))}
 	case 26:
 		return c.forget()

@@ -79,8 +79,16 @@ func TestSnapshotRoundTrip(t *testing.T) {
 			}
 			for _, r := range want {
 				seen[fmt.Sprintf("%T", r)]++
+				if sl, ok := r.(meta.StoredSlice); ok {
+					if _, live := c.s.Stream(sl.Slice.StreamID); !live {
+						seen["slice of a deleted stream"]++
+					}
+				}
 			}
 		}
+	}
+	if seen["slice of a deleted stream"] == 0 {
+		t.Error("no state had slices of deleted streams: the test shows nothing of them")
 	}
 	for _, r := range []meta.Record{meta.ClusterRecord{}, meta.Node{}, meta.Stream{}, meta.Range{}, meta.Debt{}, meta.Loss{},
 		meta.StoredSlice{}, meta.Key{}, meta.ObjectRecord{}, meta.ClientRecord{}, meta.AnswerRecord{}} {
@@ -148,8 +156,9 @@ func TestSnapshotOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestAbsurdCountsAllocateNothing feeds counts and lengths that no input can hold.
-func TestAbsurdCountsAllocateNothing(t *testing.T) {
+// TestImpossibleEntriesAreRefused feeds counts and lengths that no input can hold, for which nothing may be allocated,
+// and entries that are well formed and yet cannot be.
+func TestImpossibleEntriesAreRefused(t *testing.T) {
 	head := append([]byte("HWSTATE"), encodeState(t, meta.NewState())[len("HWSTATE")])
 	cluster := []byte{32, 1, 4, 0, 1, 9, 9} // section, entries, bytes; index, format level, next stream, next object
 	block := func(section byte, entries, size uint64, body ...byte) []byte {
@@ -161,6 +170,22 @@ func TestAbsurdCountsAllocateNothing(t *testing.T) {
 		body = slices.Concat([]byte{section}, body, huge)
 		return block(section, 1, uint64(len(body)), body...)
 	}
+	streamEntry := func(id byte) []byte { return []byte{2, id, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} }
+	debts := func(bounds ...byte) []byte {
+		b := block(2, 1, 15, streamEntry(1)...)
+		body := []byte{}
+		for i := 0; i < len(bounds); i += 2 {
+			body = append(body, 4, 1, 1, 1, bounds[i], bounds[i+1])
+		}
+		b = binary.AppendUvarint(append(b, 4, byte(len(bounds)/2)), uint64(len(body)))
+		return append(b, body...)
+	}
+	many := func(n int) (bounds []byte) {
+		for i := range n {
+			bounds = append(bounds, byte(i), byte(i+1))
+		}
+		return bounds
+	}
 	for _, c := range []struct {
 		name  string
 		bytes []byte
@@ -171,6 +196,16 @@ func TestAbsurdCountsAllocateNothing(t *testing.T) {
 		{"no entries", block(1, 0, 0), "cannot be"},
 		{"instances", entry(1, 1, 1), "9223372036854775807 elements"},
 		{"labels", entry(2, 1, 1, 'a'), "9223372036854775807 elements"},
+		{"labels out of order", block(2, 1, 11, 2, 1, 1, 'a', 2, 1, 'b', 0, 1, 'a', 0), `label "a" after label "b"`},
+		{"the same label twice", block(2, 1, 11, 2, 1, 1, 'a', 2, 1, 'b', 0, 1, 'b', 0), `label "b" after label "b"`},
+		{"a stream that ends before it starts", block(2, 1, 15, 2, 1, 1, 'a', 0, 0, 0, 0, 9, 8, 0, 0, 0, 0, 0), "[9, 8)"},
+		{"two streams of one name", slices.Concat(block(2, 2, 30, slices.Concat(streamEntry(1), streamEntry(2))...),
+			[]byte{255, 1, 28, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 16)), "index the names"},
+		{"other counts", slices.Concat(block(2, 1, 15, streamEntry(1)...), []byte{255, 1, 28, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+			make([]byte, 16)), "2 entries of streams were written, 1 are here"},
+		{"debts that overlap", debts(0, 5, 4, 9), "debt 1 begins at 4"},
+		{"an empty debt", debts(5, 5), "debt [5, 5)"},
+		{"more debts than a stream can have", debts(many(65)...), "debt 64 begins at"},
 		{"text", entry(6), "9223372036854775807 elements"},
 		{"object bytes", entry(16, 1, 2, 1, 0, 1, 0, 0, 1), "9223372036854775807 elements"},
 		{"slices in an object", block(16, 1, 21, slices.Concat([]byte{16, 1, 2, 1, 0, 1, 0, 0, 1, 11, 1, 0}, huge)...), "slices"},

@@ -71,8 +71,26 @@ func same(t *testing.T, m pmap.Map[uint64, int], want model) {
 	}
 }
 
-// probe compares every kind of look-up at k with the model.
+// probe compares every kind of look-up and iteration at k with the model.
 func probe(t *testing.T, m pmap.Map[uint64, int], want model, k uint64) {
+	t.Helper()
+	point(t, m, want, k)
+	i, found := want.find(k)
+	if got := pairs(m.From(k)); !slices.Equal(got, want[i:]) {
+		t.Fatalf("From(%d) differs:\n%s", k, cmp.Diff(want[i:], got))
+	}
+	if found {
+		i++
+	}
+	down := slices.Clone(want[:i])
+	slices.Reverse(down)
+	if got := pairs(m.Backward(k)); !slices.Equal(got, down) {
+		t.Fatalf("Backward(%d) differs:\n%s", k, cmp.Diff(down, got))
+	}
+}
+
+// point compares every kind of look-up at k with the model.
+func point(t *testing.T, m pmap.Map[uint64, int], want model, k uint64) {
 	t.Helper()
 	type answer struct {
 		K  uint64
@@ -115,14 +133,6 @@ func probe(t *testing.T, m pmap.Map[uint64, int], want model, k uint64) {
 	check("Min", a, at(0))
 	a.K, a.V, a.OK = m.Max()
 	check("Max", a, at(len(want)-1))
-	if got := pairs(m.From(k)); !slices.Equal(got, want[i:]) {
-		t.Fatalf("From(%d) differs:\n%s", k, cmp.Diff(want[i:], got))
-	}
-	down := slices.Clone(want[:floor+1])
-	slices.Reverse(down)
-	if got := pairs(m.Backward(k)); !slices.Equal(got, down) {
-		t.Fatalf("Backward(%d) differs:\n%s", k, cmp.Diff(down, got))
-	}
 }
 
 // TestRandomAgainstModel changes maps of several sizes at random, keeps snapshots, and compares everything with the
@@ -172,6 +182,9 @@ func TestRandomAgainstModel(t *testing.T) {
 				if rng.IntN(400) == 0 {
 					same(t, m, want)
 					probe(t, m, want, rng.Uint64N(span*2+2))
+					for range 200 {
+						point(t, m, want, rng.Uint64N(span*2+2))
+					}
 					kept = append(kept, held{m, slices.Clone(want)})
 					e = pmap.NewEdit()
 				}
@@ -300,6 +313,23 @@ func TestMemoryFollowsSize(t *testing.T) {
 	}
 	if err := pmap.Check(m); err != nil {
 		t.Error(err)
+	}
+	// Keys that descend into the gap behind a full leaf must not get a leaf each.
+	dense, err := pmap.FromSorted(func(yield func(uint64, int) bool) {
+		for k := uint64(0); k < 640; k++ {
+			if !yield(k*1000, 0) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := uint64(63*1000 + 999); k > 63*1000; k-- {
+		dense.Set(e, k, 0)
+	}
+	if nodes, _ := pmap.Shape(dense); nodes > dense.Len()/12 {
+		t.Errorf("behind a full leaf: %d entries in %d nodes", dense.Len(), nodes)
 	}
 	var small pmap.Map[uint64, int]
 	small.Set(e, 1, 1)
