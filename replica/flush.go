@@ -46,7 +46,7 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 	timer := newTimer()
 	defer timer.stop()
 	for {
-		facts := r.table.flushFacts(b)
+		facts := r.table.flushFacts(b, time.Now())
 		do := step.next(facts)
 		switch do.kind {
 		case flushStop:
@@ -107,11 +107,16 @@ func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R]
 	err := r.log.Append(asking, b.slot, payload)
 	cancel()
 	now := time.Now()
+	r.appended(step, b, ownRow{row, len(payload)}, err, now, now.Sub(start))
+}
+
+// appended deals with the end of an append that took that long.
+func (r *Replica[S, R]) appended(step *flushStep, b *batch[R], row ownRow, err error, now time.Time, took time.Duration) {
 	verdict, failure := step.appended(err, now)
 	switch verdict {
 	case verdictLanded:
-		r.table.landed(b, ownRow{row: row, bytes: len(payload)})
-		r.o.Events.appended(b.slot, len(row.Commands), len(payload), now.Sub(start))
+		r.table.landed(b, row)
+		r.o.Events.appended(b.slot, len(row.row.Commands), row.bytes, took)
 	case verdictUnsure:
 		r.table.unsure(b)
 		r.o.Events.retry("append", err, step.until.Sub(now))
@@ -129,11 +134,11 @@ func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R]
 }
 
 // flushFacts gathers what the flusher's next decision depends on.
-func (t *table[R]) flushFacts(b *batch[R]) flushFacts {
+func (t *table[R]) flushFacts(b *batch[R], now time.Time) flushFacts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return flushFacts{
-		now:      time.Now(),
+		now:      now,
 		applied:  t.status.Applied,
 		digest:   t.status.Digest,
 		newest:   t.status.Newest,

@@ -261,6 +261,44 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
+// TestUnknownThenDefinite: after an append whose outcome is unknown, the repeat is refused as definite. That says nothing
+// of the first one, which lands later: it is not called off, not appended elsewhere, and is answered when it is seen.
+func TestUnknownThenDefinite(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{oplog.ErrUnavailable, oplog.ErrFull, oplog.ErrConflict, oplog.ErrTooLarge} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				late := faultlog.NewGate()
+				log := faultlog.Wrap(cluster(t).Open(),
+					faultlog.Rule{Op: faultlog.Append, Late: late, After: oplog.ErrUnknown},
+					faultlog.Rule{Op: faultlog.Append, Before: cause, Times: -1})
+				r := open(t, log, never)
+				var res replica.Result[answer]
+				var done sync.WaitGroup
+				done.Go(func() { res = r.Propose(t.Context(), []byte("first"))[0] })
+				<-late.Reached()
+				time.Sleep(10 * time.Second)
+				if n := log.Calls(faultlog.Append); n < 3 || n > 100 {
+					t.Errorf("%d appends in ten seconds", n)
+				}
+				if st := r.Status(); st.InFlight != 1 {
+					t.Errorf("%d in flight, %d queued", st.InFlight, st.Queued)
+				}
+				late.Open()
+				log.Settle()
+				done.Wait()
+				if res.Err != nil || res.Index != 1 {
+					t.Errorf("answer %+v", res)
+				}
+				log.Clear()
+				propose(t, r, "second")
+				once(t, r, []string{"first", "second"})
+			})
+		})
+	}
+}
+
 // TestUnknownSlotTaken: while the outcome is unknown another node takes the slot. Only then does the batch go to the
 // next one, and what was given up in between does not.
 func TestUnknownSlotTaken(t *testing.T) {

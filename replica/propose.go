@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,11 +71,11 @@ type table[R any] struct {
 	queuedDead  int
 	queuedBytes int
 
-	batches  map[uint64]*batch[R] // by number, all that are not resolved
-	inFlight int                  // unanswered entries in them
-	handed   []ownRow             // acknowledged, for the tailer
-	asking   oplog.Index          // the slot of the append under way; 0: none
-	nudged   bool                 // an append met something that the tailer will find by a read
+	batches  []*batch[R] // all that are not resolved, oldest first; few
+	inFlight int         // unanswered entries in them
+	handed   []ownRow    // acknowledged, for the tailer
+	asking   oplog.Index // the slot of the append under way; 0: none
+	nudged   bool        // an append met something that the tailer will find by a read
 
 	refusal error // why proposals are refused; nil: they are not
 	ended   error // why waits end; nil: they go on
@@ -256,7 +257,7 @@ func (t *table[R]) take(number uint64, slot oplog.Index, commands, bytes int) *b
 	if len(b.entries) == 0 {
 		return nil
 	}
-	t.batches[number] = b
+	t.batches = append(t.batches, b)
 	t.asking = slot
 	t.inFlight += len(b.entries)
 	return b
@@ -327,7 +328,7 @@ func (t *table[R]) fail(b *batch[R], err error) {
 // forget takes b out of the batches that may land.
 func (t *table[R]) forget(b *batch[R]) {
 	b.resolved = true
-	delete(t.batches, b.number)
+	t.batches = slices.DeleteFunc(t.batches, func(c *batch[R]) bool { return c == b })
 }
 
 // failQueued answers everything that was not handed to the database.
@@ -340,7 +341,7 @@ func (t *table[R]) failQueued(err error) {
 
 // failInFlight answers everything that may have landed.
 func (t *table[R]) failInFlight(err error) {
-	for _, b := range t.batches {
+	for _, b := range slices.Clone(t.batches) {
 		for _, e := range b.entries {
 			t.answer(e, Result[R]{Err: err})
 		}

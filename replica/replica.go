@@ -270,19 +270,9 @@ func Open[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], o Optio
 	if err := errors.Join(o.validate(), m.validate()); err != nil {
 		return nil, fmt.Errorf("open replica: %w", err)
 	}
-	maxRow := MaxRowBytes
-	if most := log.Info().MaxPayload; most > 0 {
-		maxRow = min(maxRow, most)
-	}
-	o.RowBytes = min(o.RowBytes, maxRow)
-	r := &Replica[S, R]{
-		log: log, m: m, o: o, token: Token(randomBytes()), maxCommand: maxRow - rowOverhead - commandOverhead,
-		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
-		wakeLooker: make(chan struct{}, 1), watchAfter: make(chan oplog.Index, 1), watchWoke: make(chan oplog.Index, 1),
-		stopped: make(chan struct{}),
-	}
+	r := prepare(log, m, o, Token(randomBytes()))
 	if r.maxCommand < 1 {
-		return nil, fmt.Errorf("open replica: %w: the database takes payloads of %d bytes only", oplog.ErrSettings, maxRow)
+		return nil, fmt.Errorf("open replica: %w: the database takes payloads of %d bytes only", oplog.ErrSettings, log.Info().MaxPayload)
 	}
 	tail, err := r.begin(ctx)
 	if err != nil {
@@ -290,6 +280,21 @@ func Open[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], o Optio
 	}
 	r.start(tail)
 	return r, nil
+}
+
+// prepare returns a replica that knows nothing yet.
+func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options, token Token) *Replica[S, R] {
+	maxRow := MaxRowBytes
+	if most := log.Info().MaxPayload; most > 0 {
+		maxRow = min(maxRow, most)
+	}
+	o.RowBytes = min(o.RowBytes, maxRow)
+	return &Replica[S, R]{
+		log: log, m: m, o: o, token: token, maxCommand: maxRow - rowOverhead - commandOverhead,
+		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
+		wakeLooker: make(chan struct{}, 1), watchAfter: make(chan oplog.Index, 1), watchWoke: make(chan oplog.Index, 1),
+		stopped: make(chan struct{}),
+	}
 }
 
 // begin finds out what history is stored, builds the state to begin with and applies the first page of rows.
@@ -314,7 +319,7 @@ func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
 	tail.current = now
 	tail.set(snap.State, snap.Index, snap.Digest)
 	tail.looked(bounds, nil, now)
-	r.table = table[R]{batches: map[uint64]*batch[R]{}, current: now}
+	r.table = table[R]{current: now}
 	r.table.status = Status{ClusterID: r.genesis.ClusterID, Incarnation: r.genesis.Incarnation}
 	r.table.meter = snapMeter{interval: oplog.Index(r.o.SnapshotInterval)}
 	r.table.stored(bounds.Snapshot)

@@ -43,13 +43,13 @@ func TestRowRoundTrip(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 50 {
+	for range 30 {
 		want := sampleRow()
 		want.Index = oplog.Index(1 + rng.Uint64N(uint64(oplog.MaxIndex)))
 		want.Seen = oplog.Index(rng.Uint64N(uint64(want.Index)))
 		want.Batch = rng.Uint64()
 		for range 1 + rng.IntN(replica.MaxRowCommands) {
-			want.Commands = append(want.Commands, bytes.Repeat([]byte{byte(rng.Uint32())}, rng.IntN(200)))
+			want.Commands = append(want.Commands, bytes.Repeat([]byte{byte(rng.Uint32())}, rng.IntN(20)))
 		}
 		payload := replica.AppendRow([]byte("before"), &want)[6:]
 		got, err := replica.DecodeRow(want.Index, payload)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -75,10 +76,10 @@ func (t *table[R]) database(what string, err error) {
 }
 
 // tailFacts takes what has come for the tailer.
-func (t *table[R]) tailFacts() tailFacts {
+func (t *table[R]) tailFacts(now time.Time) tailFacts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := tailFacts{now: time.Now(), handed: t.handed, asking: t.asking, nudged: t.nudged}
+	f := tailFacts{now: now, handed: t.handed, asking: t.asking, nudged: t.nudged}
 	for _, b := range t.batches {
 		f.recall = f.recall || b.recall
 	}
@@ -90,7 +91,7 @@ func (t *table[R]) tailFacts() tailFacts {
 func (t *table[R]) recalls() (out []waiting[R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, b := range t.batches {
+	for _, b := range slices.Clone(t.batches) {
 		if b.recall {
 			out = t.waiters(b, out)
 		}
@@ -117,7 +118,9 @@ func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index,
 	defer t.mu.Unlock()
 	wake = t.queuedLive > 0 || len(t.batches) > 0
 	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
-	if b := t.batches[out.batch]; b != nil && b.slot == index {
+	own := slices.IndexFunc(t.batches, func(b *batch[R]) bool { return b.number == out.batch && b.slot == index })
+	if out.batch != 0 && own >= 0 {
+		b := t.batches[own]
 		t.forget(b)
 		for i, e := range b.entries {
 			t.answer(e, Result[R]{Index: index, Position: i, Value: out.results[i]})
@@ -142,7 +145,7 @@ func (t *table[R]) jumped(index oplog.Index, digest Digest, newest oplog.Index) 
 	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
 	t.meter.jump(index)
 	var out []waiting[R]
-	for _, b := range t.batches {
+	for _, b := range slices.Clone(t.batches) {
 		switch {
 		case b.slot <= from || b.slot > index:
 		case b.slot == t.asking && !b.doubted:

@@ -42,36 +42,12 @@ func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
 	defer timer.stop()
 	armed, woken := false, false
 	for ctx.Err() == nil {
-		facts := r.table.tailFacts()
-		if facts.recall {
-			r.settle(r.View(), r.table.recalls())
-		}
-		facts.woken, woken = woken, false
-		do := step.next(facts)
+		do := r.tailOnce(ctx, step, woken)
+		woken = false
 		switch do.kind {
 		case tailStop:
-			r.report(step)
-			r.end(step)
 			return
-		case tailApply:
-			r.apply(step)
-		case tailRead:
-			rows, err := r.log.Read(ctx, step.applied, step.readBytes)
-			step.read(rows, err, time.Now())
-			r.failure(ctx, step, "read", err)
-		case tailLook:
-			bounds, err := r.log.Bounds(ctx)
-			step.looked(bounds, err, time.Now())
-			if err == nil && r.table.looked(bounds, r.o.KeepRows, time.Now()) {
-				signal(r.wakeSnapshotter)
-			}
-			r.failure(ctx, step, "look", err)
-		case tailInstall:
-			r.install(ctx, step)
-		case tailRebuild:
-			r.heal(ctx, step)
 		case tailWait:
-			r.report(step)
 			if !armed && !step.readDue { // a read that is only put off needs no wake-up
 				r.watchAfter <- step.applied
 				armed = true
@@ -86,6 +62,42 @@ func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
 			}
 		}
 	}
+}
+
+// tailOnce decides on the next thing to do and does it, but for waiting.
+func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R], woken bool) tailDo {
+	facts := r.table.tailFacts(time.Now())
+	facts.woken = woken
+	if facts.recall {
+		r.settle(r.View(), r.table.recalls())
+	}
+	do := step.next(facts)
+	switch do.kind {
+	case tailStop:
+		r.report(step)
+		r.end(step)
+	case tailApply:
+		r.apply(step)
+	case tailRead:
+		rows, err := r.log.Read(ctx, step.applied, step.readBytes)
+		step.read(rows, err, time.Now())
+		r.failure(ctx, step, "read", err)
+	case tailLook:
+		bounds, err := r.log.Bounds(ctx)
+		now := time.Now()
+		step.looked(bounds, err, now)
+		if err == nil && r.table.looked(bounds, r.o.KeepRows, now) {
+			signal(r.wakeSnapshotter)
+		}
+		r.failure(ctx, step, "look", err)
+	case tailInstall:
+		r.install(ctx, step)
+	case tailRebuild:
+		r.heal(ctx, step)
+	case tailWait:
+		r.report(step)
+	}
+	return do
 }
 
 // watch is the watcher's goroutine: it turns the log's Wait into something that can be selected on.

@@ -117,10 +117,10 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 		}
 	}
 	if f.woken || f.nudged {
-		s.readDue = true
-		if s.idle >= freeReads { // wake-ups without anything to read must not become a rush
+		if !s.readDue && s.idle >= freeReads { // wake-ups without anything to read must not become a rush
 			s.readAt = later(s.readAt, f.now.Add(s.retry.after(s.idle-freeReads, s.chance)))
 		}
+		s.readDue = true
 		if f.asking == s.applied+1 && s.readAt.Before(f.now) {
 			s.readAt, s.deferred = f.now.Add(deferRead), true
 		} else if f.nudged && s.errs == 0 {
