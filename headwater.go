@@ -39,13 +39,11 @@ var _ meta.Proposer = (*Store)(nil)
 // machine binds the meaning to the engine.
 func machine() replica.Machine[*meta.State, meta.Answer] {
 	return replica.Machine[*meta.State, meta.Answer]{
-		Empty: meta.NewState(),
-		Apply: func(s *meta.State, index oplog.Index, commands [][]byte) (*meta.State, []meta.Answer, error) {
-			return s.Apply(uint64(index), commands)
-		},
+		Empty:  meta.NewState(),
+		Apply:  applyKnown,
 		Digest: func(s *meta.State) replica.Digest { return replica.Digest(s.Digest()) },
 		Encode: (*meta.State).Encode,
-		Decode: meta.Decode,
+		Decode: decodeKnown,
 		Recall: (*meta.State).Recall,
 	}
 }
@@ -120,9 +118,8 @@ func (s *Store) encode(p meta.Proposal) ([]byte, error) {
 	if err := meta.Validate(p); err != nil {
 		return nil, err
 	}
-	if min, level := meta.MinLevel(p), s.View().State.FormatLevel(); min > level {
-		return nil, &meta.Error{Code: meta.CodeFormatUnsupported, Inner: -1,
-			Message: fmt.Sprintf("the command needs format level %d, the cluster is at %d", min, level)}
+	if err := proposable(p, s.View().State.FormatLevel()); err != nil {
+		return nil, err
 	}
 	if p.Stamp == 0 {
 		p.Stamp = s.now().UnixMilli()
