@@ -111,7 +111,7 @@ func TestInputIdentity(t *testing.T) {
 		}
 		return id
 	}
-	if id("a", "") != id("a", "") {
+	if again := id("a", ""); again != id("a", "") {
 		t.Error("the same input has two identities")
 	}
 	all := map[[32]byte]bool{id("a", ""): true, id("b", ""): true, id("a", "run"): true, id("na", "ru"): true, id("", "runa"): true}

@@ -133,6 +133,9 @@ func variable(flag string) string {
 // fromEnvironment sets the flags that were not given on the command line and stand in the environment.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var first error
+	// One of the two on the command line leaves the other in the environment without a say. Where both stand in the
+	// environment, open decides.
+	given := map[string]bool{"server": flags.Changed("db"), "db": flags.Changed("server")}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || f.Name == "help" || first != nil {
 			return
@@ -141,8 +144,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 			// Commands share these variables and differ in their defaults: what stands there is another command's.
 			_ = f.Value.Set(f.DefValue)
 		}
-		// Which of the two is meant is decided in open, where both may stand in the environment.
-		if f.Name == "server" && flags.Changed("db") || f.Name == "db" && flags.Changed("server") {
+		if given[f.Name] {
 			return
 		}
 		value, ok := os.LookupEnv(variable(f.Name))
