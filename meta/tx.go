@@ -90,34 +90,30 @@ func (t *tx) setNode(id uint64, n *node) {
 	}
 	t.buf = appendNode(t.buf[:0], id, n)
 	t.sum = t.sum.plus(hashOf(t.buf))
-	if had && old.registered {
-		t.registered--
-		t.countLevel(old.format, -1)
-		if old.fenced {
-			t.fenced--
-		}
-	}
-	if n.registered {
-		t.registered++
-		t.countLevel(n.format, +1)
-		if n.fenced {
-			t.fenced++
-		}
+	if !had || old.registered != n.registered || old.fenced != n.fenced || old.format != n.format {
+		t.countNode(old, -1)
+		t.countNode(n, +1)
 	}
 	if t.rec != nil {
 		t.rec.node(t, id, old, n)
 	}
 }
 
-// countLevel counts the registered nodes by the highest level that they decode.
-func (t *tx) countLevel(level uint64, by int64) {
-	n, _ := t.levels.Get(level)
-	n += uint64(by)
-	if n == 0 {
-		t.levels.Delete(t.edit, level)
+// countNode counts the registered nodes, the fenced ones among them, and how many decode no higher level than each.
+func (t *tx) countNode(n *node, by int64) {
+	if n == nil || !n.registered {
 		return
 	}
-	t.levels.Set(t.edit, level, n)
+	t.registered += uint64(by)
+	if n.fenced {
+		t.fenced += uint64(by)
+	}
+	count, _ := t.levels.Get(n.format)
+	if count += uint64(by); count == 0 {
+		t.levels.Delete(t.edit, n.format)
+		return
+	}
+	t.levels.Set(t.edit, n.format, count)
 }
 
 // stream returns the record of a live stream, or nil.
