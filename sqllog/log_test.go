@@ -1,0 +1,299 @@
+package sqllog_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog"
+)
+
+// TestAppendAnswers: what each answer of the database means, how often the statement is sent (never again by
+// database/sql), and whether the connection is used again. Hazard 2, field cases 01.3 and 01.5.
+func TestAppendAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		n     int64
+		err   error
+		want  error
+		again bool // the same connection serves the next append
+	}{
+		{"one row", 1, nil, nil, true},
+		{"no row", 0, nil, oplog.ErrConflict, true},
+		{"two rows", 2, nil, oplog.ErrUnknown, true},
+		{"known and definite", 0, errFull, oplog.ErrFull, true},
+		{"a code that nobody knows", 0, errOdd, oplog.ErrUnknown, false},
+		{"connection lost", 0, driver.ErrBadConn, oplog.ErrUnknown, false},
+		{"a sentinel from below", 0, fmt.Errorf("moved: %w", oplog.ErrUnavailable), oplog.ErrUnavailable, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answer := func(context.Context, string) (int64, error) { return c.n, c.err }
+			f := &fake{exec: func(ctx context.Context, text string) (int64, error) { return answer(ctx, text) }}
+			l := newLog(t, f, nil)
+			err := l.Append(t.Context(), 7, nil)
+			if !errors.Is(err, c.want) || c.want != nil && oplog.NotApplied(err) != oplog.NotApplied(c.want) {
+				t.Errorf("append: %v, want %v", err, c.want)
+			}
+			if n, _ := f.seen("append"); n != 1 {
+				t.Errorf("the statement was sent %d times", n)
+			}
+			answer = func(context.Context, string) (int64, error) { return 1, nil }
+			if err := l.Append(t.Context(), 7, nil); err != nil {
+				t.Errorf("append afterwards: %v", err)
+			}
+			if _, conns := f.seen("append"); (conns == 1) != c.again {
+				t.Errorf("%d connections were opened, the first is used again: want %v", conns, c.again)
+			}
+		})
+	}
+}
+
+// TestAppendRefusedForNow: tried again until it goes, or until the lock timeout, never beyond.
+func TestAppendRefusedForNow(t *testing.T) {
+	busy := 5
+	f := &fake{exec: func(context.Context, string) (int64, error) {
+		if busy--; busy >= 0 {
+			return 0, errBusy
+		}
+		return 1, nil
+	}}
+	if err := newLog(t, f, nil).Append(t.Context(), 1, nil); err != nil {
+		t.Errorf("append: %v", err)
+	}
+	if n, conns := f.seen("append"); n != 6 || conns != 1 {
+		t.Errorf("sent %d times on %d connections, want 6 on 1", n, conns)
+	}
+	busy = 1 << 30
+	l := newLog(t, f, func(c *sqllog.Config) { c.LockTimeout = time.Nanosecond })
+	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
+		t.Errorf("append after the lock timeout: %v", err)
+	}
+}
+
+// TestAppendGivenUpWhileRefused: between two tries nothing is with the database, so the end is definite, and no try
+// comes after it.
+func TestAppendGivenUpWhileRefused(t *testing.T) {
+	tried := make(chan struct{}, 1)
+	f := &fake{exec: func(context.Context, string) (int64, error) {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return 0, errBusy
+	}}
+	l := newLog(t, f, func(c *sqllog.Config) { c.Grace = time.Minute })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-tried; cancel() }()
+	err := l.Append(ctx, 1, nil)
+	if !errors.Is(err, context.Canceled) || !oplog.NotApplied(err) {
+		t.Errorf("append: %v, want a definite end", err)
+	}
+	before, _ := f.seen("append")
+	l.Close() // waits for the statement's goroutine
+	if after, _ := f.seen("append"); after > before+1 {
+		t.Errorf("sent %d times more after it was given up", after-before)
+	}
+}
+
+// TestAppendAbandoned: a caller that leaves a statement under way gets "unknown" and cancels nothing; the next append
+// waits for the answer, and the late one does not disturb it. Hazards 2 and 3, field case 13.7.
+func TestAppendAbandoned(t *testing.T) {
+	arrived, release := make(chan context.Context, 1), make(chan struct{})
+	first := true
+	f := &fake{exec: func(ctx context.Context, _ string) (int64, error) {
+		if first {
+			first = false
+			arrived <- ctx
+			<-release
+		}
+		return 1, nil
+	}}
+	l := newLog(t, f, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error)
+	go func() { result <- l.Append(ctx, 1, []byte("x")) }()
+	statement := <-arrived
+	cancel()
+	if err := <-result; !errors.Is(err, oplog.ErrUnknown) || !errors.Is(err, context.Canceled) || oplog.NotApplied(err) {
+		t.Errorf("append: %v, want unknown and the context's error", err)
+	}
+	if statement.Err() != nil {
+		t.Error("the statement was cancelled with its caller")
+	}
+	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := l.Append(ended, 2, nil); !errors.Is(err, context.DeadlineExceeded) || !oplog.NotApplied(err) {
+		t.Errorf("append that waited for the other's answer: %v, want a definite end", err)
+	}
+	close(release)
+	if err := l.Append(t.Context(), 2, nil); err != nil {
+		t.Errorf("append afterwards: %v", err)
+	}
+	if n, conns := f.seen("append"); n != 2 || conns != 1 {
+		t.Errorf("sent %d times on %d connections, want 2 on 1", n, conns)
+	}
+}
+
+// TestStatementTimeout: a server that never answers costs one connection and an unknown outcome, not the log.
+func TestStatementTimeout(t *testing.T) {
+	hang := true
+	f := &fake{exec: func(ctx context.Context, _ string) (int64, error) {
+		if hang {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		return 1, nil
+	}}
+	l := newLog(t, f, func(c *sqllog.Config) { c.StatementTimeout = time.Millisecond })
+	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrUnknown) {
+		t.Errorf("append: %v, want unknown", err)
+	}
+	hang = false
+	if err := l.Append(t.Context(), 1, nil); err != nil {
+		t.Errorf("append afterwards: %v", err)
+	}
+	if _, conns := f.seen("append"); conns != 2 {
+		t.Errorf("%d connections, want a new one", conns)
+	}
+}
+
+// TestReadBrokenOff: half a result is no result. Field case 04.5, hazard 18.
+func TestReadBrokenOff(t *testing.T) {
+	for name, cause := range map[string]error{"odd": errOdd, "lost": driver.ErrBadConn, "eof": errors.New("unexpected EOF")} {
+		f := &fake{query: func(context.Context, string) (*fakeRows, error) {
+			return &fakeRows{rows: [][]driver.Value{{int64(1), []byte("a")}, {int64(2), []byte("b")}}, err: cause}, nil
+		}}
+		rows, err := newLog(t, f, nil).Read(t.Context(), 0, 1<<20)
+		if !errors.Is(err, oplog.ErrUnavailable) || errors.Is(err, oplog.ErrUnknown) || len(rows) != 0 {
+			t.Errorf("%s: %d rows, %v; want none and unavailable", name, len(rows), err)
+		}
+	}
+}
+
+// TestReadHoldsOneRowMore: the byte budget stops the reading, not only the answer. Field case 06.5.
+func TestReadHoldsOneRowMore(t *testing.T) {
+	result := &fakeRows{}
+	for i := range int64(10) {
+		result.rows = append(result.rows, []driver.Value{i + 1, make([]byte, 100)})
+	}
+	f := &fake{query: func(context.Context, string) (*fakeRows, error) { return result, nil }}
+	rows, err := newLog(t, f, nil).Read(t.Context(), 0, 250)
+	if err != nil || len(rows) != 2 {
+		t.Errorf("%d rows, %v; want 2", len(rows), err)
+	}
+	if left := len(result.rows); left != 7 {
+		t.Errorf("%d rows are left unread, want 7: two returned, one looked at", left)
+	}
+}
+
+// TestCloseUnderWay: Close waits for a statement under way, which ends with its own result; a wait ends with ErrClosed.
+func TestCloseUnderWay(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	f := &fake{
+		exec: func(context.Context, string) (int64, error) {
+			close(arrived)
+			<-release
+			return 1, nil
+		},
+		query: func(context.Context, string) (*fakeRows, error) {
+			return &fakeRows{rows: [][]driver.Value{{int64(1)}}}, nil
+		},
+	}
+	l := newLog(t, f, nil)
+	appended, waited, closed := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() { appended <- l.Append(t.Context(), 2, nil) }()
+	go func() { waited <- l.Wait(t.Context(), 1) }()
+	<-arrived
+	go func() { closed <- l.Close() }()
+	if err := <-waited; !errors.Is(err, oplog.ErrClosed) {
+		t.Errorf("wait: %v", err)
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("close did not wait for the append: %v", err)
+	default:
+	}
+	close(release)
+	if err := <-appended; err != nil {
+		t.Errorf("append: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// TestCloseWhileRefused: a lock that is never free does not keep Close.
+func TestCloseWhileRefused(t *testing.T) {
+	tried := make(chan struct{}, 1<<16)
+	refuse := func() error { tried <- struct{}{}; return errBusy }
+	f := &fake{
+		exec:  func(context.Context, string) (int64, error) { return 0, refuse() },
+		query: func(context.Context, string) (*fakeRows, error) { return nil, refuse() },
+	}
+	for name, call := range map[string]func(*sqllog.Log) error{
+		"append":   func(l *sqllog.Log) error { return l.Append(t.Context(), 1, nil) },
+		"truncate": func(l *sqllog.Log) error { _, err := l.Truncate(t.Context(), 1, 1); return err },
+		"read":     func(l *sqllog.Log) error { _, err := l.Read(t.Context(), 1, 1); return err },
+	} {
+		l := newLog(t, f, nil)
+		ended := make(chan error)
+		go func() { ended <- call(l) }()
+		<-tried
+		if err := l.Close(); err != nil {
+			t.Errorf("%s: close: %v", name, err)
+		}
+		if err := <-ended; !errors.Is(err, oplog.ErrClosed) || !oplog.NotApplied(err) {
+			t.Errorf("%s: %v, want closed", name, err)
+		}
+	}
+}
+
+// TestListen: what the dialect hears makes a waiting log look; it polls once an hour here.
+func TestListen(t *testing.T) {
+	newest := make(chan int64, 2)
+	looked := make(chan struct{}, 2)
+	f := &fake{query: func(context.Context, string) (*fakeRows, error) {
+		looked <- struct{}{}
+		return &fakeRows{rows: [][]driver.Value{{<-newest}}}, nil
+	}}
+	wakes := make(chan func(), 1)
+	ended := make(chan struct{})
+	l := newLog(t, f, func(c *sqllog.Config) {
+		c.Dialect.Listen = func(ctx context.Context, wake func()) {
+			wakes <- wake
+			<-ctx.Done()
+			close(ended)
+		}
+	})
+	waited := make(chan error, 1)
+	go func() { waited <- l.Wait(t.Context(), 5) }()
+	newest <- 5
+	<-looked
+	newest <- 6
+	(<-wakes)()
+	if err := <-waited; err != nil {
+		t.Errorf("wait: %v", err)
+	}
+	l.Close()
+	<-ended
+}
+
+func TestConfigRefused(t *testing.T) {
+	for name, change := range map[string]func(*sqllog.Config){
+		"no database":     func(c *sqllog.Config) { c.DB = nil },
+		"no classifier":   func(c *sqllog.Config) { c.Dialect.Classify = nil },
+		"no poll":         func(c *sqllog.Config) { c.Poll = 0 },
+		"no lock timeout": func(c *sqllog.Config) { c.LockTimeout = 0 },
+	} {
+		var refused sqllog.Config
+		newLog(t, &fake{}, func(c *sqllog.Config) { refused = *c })
+		change(&refused)
+		if _, err := sqllog.New(refused); !errors.Is(err, oplog.ErrSettings) {
+			t.Errorf("%s: %v, want setting refused", name, err)
+		}
+	}
+}
