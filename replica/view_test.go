@@ -32,9 +32,9 @@ func TestViewAllocatesNothing(t *testing.T) {
 // it is always there (invariant 4, field case 11.3).
 func TestOwnWrites(t *testing.T) {
 	t.Parallel()
-	rounds := 2000
+	rounds := 30000
 	if testing.Short() {
-		rounds = 200
+		rounds = 1000
 	}
 	r := open(t, cluster(t).Open(), never)
 	var done sync.WaitGroup
