@@ -89,7 +89,7 @@ func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts) (RowInfo, []byte) {
 	payload := AppendRow(make([]byte, 0, size), &row)
 	row.Commands = make([][]byte, len(b.commands))
 	end := len(payload) - sumSize
-	row.Checksum = binary.LittleEndian.Uint64(payload[end:])
+	row.Checksum = binary.BigEndian.Uint64(payload[end:])
 	for i := len(b.commands) - 1; i >= 0; i-- {
 		n := len(b.commands[i])
 		row.Commands[i] = payload[end-n : end : end]

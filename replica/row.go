@@ -9,19 +9,20 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/headwaterdb/headwater/internal/wire"
 	"github.com/headwaterdb/headwater/oplog"
 )
 
 // The envelopes. Everything that the engine stores starts with the version of its envelope and a letter for its
-// kind, and ends with a 64-bit xxh3 over all bytes before it, in little-endian order. Numbers are unsigned varints
-// where nothing else is said; a varint longer than needed, or bytes after the checksum, make an envelope invalid, so
-// that one content has one encoding.
+// kind, and ends with a 64-bit xxh3 over all bytes before it. Numbers are unsigned varints where nothing else is said, and
+// numbers of 8 bytes have the highest byte first; a varint longer than needed, or bytes after the checksum, make an
+// envelope invalid, so that one content has one encoding.
 //
-//	genesis (row 0)  version 'G'  cluster id [16]  incarnation [8, little-endian]  format  checksum
+//	genesis (row 0)  version 'G'  cluster id [16]  incarnation [8]  format  checksum [8]
 //	row              version 'R'  own index  incarnation [8]  writer token [16]  batch
-//	                 index seen  digest seen [16]  number of commands  (length, bytes)…  checksum
-//	snapshot         version 'S'  index  incarnation [8]  cluster id [16]  format  digest [16]  checksum
-//	                 body (a zstd stream of what Machine.Encode wrote)  checksum over everything before it
+//	                 index seen  digest seen [16]  number of commands  (length, bytes)…  checksum [8]
+//	snapshot         version 'S'  index  incarnation [8]  cluster id [16]  format  digest [16]  checksum [8]
+//	                 body (a zstd stream of what Machine.Encode wrote)  checksum [8] over everything before it
 const (
 	envelopeVersion = 1
 	kindGenesis     = 'G'
@@ -75,16 +76,15 @@ type RowInfo struct {
 func AppendRow(b []byte, r *RowInfo) []byte {
 	start := len(b)
 	b = append(b, envelopeVersion, kindRow)
-	b = binary.AppendUvarint(b, uint64(r.Index))
-	b = binary.LittleEndian.AppendUint64(b, r.Incarnation)
+	b = wire.AppendUvarint(b, uint64(r.Index))
+	b = wire.AppendUint64(b, r.Incarnation)
 	b = append(b, r.Writer[:]...)
-	b = binary.AppendUvarint(b, r.Batch)
-	b = binary.AppendUvarint(b, uint64(r.Seen))
+	b = wire.AppendUvarint(b, r.Batch)
+	b = wire.AppendUvarint(b, uint64(r.Seen))
 	b = append(b, r.SeenDigest[:]...)
-	b = binary.AppendUvarint(b, uint64(len(r.Commands)))
+	b = wire.AppendUvarint(b, uint64(len(r.Commands)))
 	for _, c := range r.Commands {
-		b = binary.AppendUvarint(b, uint64(len(c)))
-		b = append(b, c...)
+		b = wire.AppendBytes(b, c)
 	}
 	return seal(b, start)
 }
@@ -112,25 +112,25 @@ func decodeRow(payload []byte) (RowInfo, error) {
 	if err != nil {
 		return r, err
 	}
-	c := cursor{rest: body}
+	c := wire.NewReader(body)
 	r.Checksum = sum
-	r.Index = oplog.Index(c.uvarint("index"))
-	r.Incarnation = c.fixed64("incarnation")
-	c.copy(r.Writer[:], "writer token")
-	r.Batch = c.uvarint("batch")
-	r.Seen = oplog.Index(c.uvarint("index seen"))
-	c.copy(r.SeenDigest[:], "digest seen")
-	n := c.uvarint("number of commands")
-	if c.err == nil && (n == 0 || n > MaxRowCommands) {
+	r.Index = oplog.Index(c.Uvarint())
+	r.Incarnation = c.Uint64()
+	copy(r.Writer[:], c.Raw(len(r.Writer)))
+	r.Batch = c.Uvarint()
+	r.Seen = oplog.Index(c.Uvarint())
+	copy(r.SeenDigest[:], c.Raw(len(r.SeenDigest)))
+	n := c.Uvarint()
+	if c.Err() == nil && (n == 0 || n > MaxRowCommands) {
 		return r, fmt.Errorf("%d commands, allowed are 1 to %d", n, MaxRowCommands)
 	}
-	if c.err == nil {
+	if c.Err() == nil {
 		r.Commands = make([][]byte, n)
 		for i := range r.Commands {
-			r.Commands[i] = c.take(c.uvarint("length of a command"), "command")
+			r.Commands[i] = c.Bytes()
 		}
 	}
-	if err := c.end(); err != nil {
+	if err := c.Done(); err != nil {
 		return r, err
 	}
 	if r.Index > oplog.MaxIndex {
@@ -147,8 +147,8 @@ func AppendGenesis(b []byte, g Genesis) []byte {
 	start := len(b)
 	b = append(b, envelopeVersion, kindGenesis)
 	b = append(b, g.ClusterID[:]...)
-	b = binary.LittleEndian.AppendUint64(b, g.Incarnation)
-	b = binary.AppendUvarint(b, g.Format)
+	b = wire.AppendUint64(b, g.Incarnation)
+	b = wire.AppendUvarint(b, g.Format)
 	return seal(b, start)
 }
 
@@ -161,11 +161,11 @@ func DecodeGenesis(payload []byte) (Genesis, error) {
 	}
 	body, _, err := unseal(payload, kindGenesis)
 	if err == nil {
-		c := cursor{rest: body}
-		c.copy(g.ClusterID[:], "cluster id")
-		g.Incarnation = c.fixed64("incarnation")
-		g.Format = c.uvarint("format")
-		err = c.end()
+		c := wire.NewReader(body)
+		copy(g.ClusterID[:], c.Raw(len(g.ClusterID)))
+		g.Incarnation = c.Uint64()
+		g.Format = c.Uvarint()
+		err = c.Done()
 	}
 	if err != nil {
 		return Genesis{}, fmt.Errorf("%w row 0: %w", ErrUndecodable, err)
@@ -182,7 +182,7 @@ func formatError(what string, found uint64) error {
 
 // seal appends the checksum over b[start:].
 func seal(b []byte, start int) []byte {
-	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b[start:]))
+	return wire.AppendUint64(b, xxh3.Hash(b[start:]))
 }
 
 // unseal checks version, kind and checksum, and returns what is between them.
@@ -196,7 +196,7 @@ func unseal(b []byte, kind byte) (body []byte, sum uint64, err error) {
 		return nil, 0, fmt.Errorf("kind %q where %q belongs", b[1], kind)
 	}
 	end := len(b) - sumSize
-	sum = binary.LittleEndian.Uint64(b[end:])
+	sum = binary.BigEndian.Uint64(b[end:])
 	if got := xxh3.Hash(b[:end]); got != sum {
 		return nil, 0, fmt.Errorf("checksum %016x over the content, %016x stored", got, sum)
 	}
@@ -205,56 +205,3 @@ func unseal(b []byte, kind byte) (body []byte, sum uint64, err error) {
 
 // uvarintSize returns how many bytes the length n takes as a varint.
 func uvarintSize(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
-
-// cursor consumes an envelope; the first thing that is wrong sticks, and everything after it reads as zero.
-type cursor struct {
-	rest []byte
-	err  error
-}
-
-func (c *cursor) fail(what, why string) {
-	if c.err == nil {
-		c.err, c.rest = fmt.Errorf("%s %s", what, why), nil
-	}
-}
-
-func (c *cursor) uvarint(what string) uint64 {
-	v, n := binary.Uvarint(c.rest)
-	if n <= 0 {
-		c.fail(what, "is cut off or above 64 bits")
-		return 0
-	}
-	if n > 1 && c.rest[n-1] == 0 {
-		c.fail(what, "is encoded longer than needed")
-		return 0
-	}
-	c.rest = c.rest[n:]
-	return v
-}
-
-func (c *cursor) take(n uint64, what string) []byte {
-	if n > uint64(len(c.rest)) {
-		c.fail(what, "is cut off")
-		return nil
-	}
-	b := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return b
-}
-
-func (c *cursor) fixed64(what string) uint64 {
-	if b := c.take(8, what); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (c *cursor) copy(to []byte, what string) { copy(to, c.take(uint64(len(to)), what)) }
-
-// end reports the first error, or bytes that nobody consumed.
-func (c *cursor) end() error {
-	if c.err == nil && len(c.rest) > 0 {
-		c.fail("envelope", fmt.Sprintf("has %d bytes too many", len(c.rest)))
-	}
-	return c.err
-}

@@ -91,7 +91,7 @@ func TestRowDamage(t *testing.T) {
 // resealed replaces the checksum by one that fits, so that what is behind it gets tested.
 func resealed(b []byte) []byte {
 	b = b[:len(b)-8]
-	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
+	return binary.BigEndian.AppendUint64(b, xxh3.Hash(b))
 }
 
 // TestRowRefused: bytes with a good checksum that are still no row, and what is said of them.
@@ -121,12 +121,12 @@ func TestRowRefused(t *testing.T) {
 		{"index too high", 1 << 60, with(func(r *replica.RowInfo) { r.Index = 1 << 60 }), "is above"},
 		{"newer version", 1234, edit(func(b []byte) []byte { b[0] = 2; return b }), "envelope version 2, known is 1"},
 		{"genesis", 1234, replica.AppendGenesis(nil, sampleGenesis), `kind 'G' where 'R' belongs`},
-		{"bytes after the commands", 1234, edit(func(b []byte) []byte { return append(b, 0) }), "1 bytes too many"},
+		{"bytes after the commands", 1234, edit(func(b []byte) []byte { return append(b, 0) }), "bytes are left over: 1"},
 		{"too large", 1234, make([]byte, replica.MaxRowBytes+1), "8388609 bytes, allowed are 8388608"},
 		{"empty", 1234, nil, "0 bytes are too few"},
 		{"long varint", 1234, edit(func(b []byte) []byte {
 			return append(append(bytes.Clone(b[:2]), 0xd2, 0x89, 0x00), b[4:]...)
-		}), "index is encoded longer than needed"},
+		}), "a number longer than it has to be"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := replica.DecodeRow(c.at, c.payload)

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/zeebo/xxh3"
 
+	"github.com/headwaterdb/headwater/internal/wire"
 	"github.com/headwaterdb/headwater/oplog"
 )
 
@@ -37,10 +38,10 @@ func encodeSnapshot[S, R any](w io.Writer, m *Machine[S, R], g Genesis, index op
 	both := io.MultiWriter(w, sum)
 	digest := m.Digest(state)
 	h := append([]byte{}, envelopeVersion, kindSnapshot)
-	h = binary.AppendUvarint(h, uint64(index))
-	h = binary.LittleEndian.AppendUint64(h, g.Incarnation)
+	h = wire.AppendUvarint(h, uint64(index))
+	h = wire.AppendUint64(h, g.Incarnation)
 	h = append(h, g.ClusterID[:]...)
-	h = binary.AppendUvarint(h, g.Format)
+	h = wire.AppendUvarint(h, g.Format)
 	h = append(h, digest[:]...)
 	if _, err := both.Write(seal(h, 0)); err != nil {
 		return err
@@ -57,7 +58,7 @@ func encodeSnapshot[S, R any](w io.Writer, m *Machine[S, R], g Genesis, index op
 	if err := errors.Join(body.Flush(), z.Close()); err != nil {
 		return err
 	}
-	_, err = w.Write(binary.LittleEndian.AppendUint64(nil, sum.Sum64()))
+	_, err = w.Write(wire.AppendUint64(nil, sum.Sum64()))
 	return err
 }
 
@@ -159,13 +160,13 @@ func decodeSnapshotHeader[S any](src *sumReader) (*Snapshot[S], error) {
 		return nil, bad(err)
 	}
 	s := &Snapshot[S]{}
-	c := cursor{rest: body}
-	s.Index = oplog.Index(c.uvarint("index"))
-	s.Genesis.Incarnation = c.fixed64("incarnation")
-	c.copy(s.Genesis.ClusterID[:], "cluster id")
-	s.Genesis.Format = c.uvarint("format")
-	c.copy(s.Digest[:], "digest")
-	if err := c.end(); err != nil {
+	c := wire.NewReader(body)
+	s.Index = oplog.Index(c.Uvarint())
+	s.Genesis.Incarnation = c.Uint64()
+	copy(s.Genesis.ClusterID[:], c.Raw(len(s.Genesis.ClusterID)))
+	s.Genesis.Format = c.Uvarint()
+	copy(s.Digest[:], c.Raw(len(s.Digest)))
+	if err := c.Done(); err != nil {
 		return nil, bad(err)
 	}
 	if s.Genesis.Format > Format {
@@ -219,7 +220,7 @@ func (s *sumReader) finish() error {
 		return err
 	}
 	s.size += sumSize
-	if stored, got := binary.LittleEndian.Uint64(tail[:]), s.sum.Sum64(); stored != got {
+	if stored, got := binary.BigEndian.Uint64(tail[:]), s.sum.Sum64(); stored != got {
 		return fmt.Errorf("checksum %016x over the content, %016x stored", got, stored)
 	}
 	return nil
