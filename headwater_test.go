@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,14 @@ import (
 	"github.com/headwaterdb/headwater/replica"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test binary be the processes that the tests kill.
+func TestMain(m *testing.M) {
+	if plan := os.Getenv(childEnv); plan != "" {
+		fmt.Fprintln(os.Stderr, "child:", runChild(plan))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestHalted puts an undecodable row into the log: reads go on, writes and waits end with the row and the reason.
 func TestHalted(t *testing.T) {
