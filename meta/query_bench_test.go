@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -177,4 +178,23 @@ func BenchmarkSnapshot(b *testing.B) {
 			}
 		})
 	})
+}
+
+// BenchmarkHeap reports the live heap of a decoded state: with 10⁶ streams also 10⁵ objects, 10⁶ slices and 10⁵ keys.
+func BenchmarkHeap(b *testing.B) {
+	encoded := encodeState(b, filledState(b, 1_000_000, true))
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		s, err := meta.Decode(bytes.NewReader(encoded))
+		if err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
+		b.ReportMetric(float64(after.HeapObjects-before.HeapObjects), "objects")
+		runtime.KeepAlive(s)
+	}
 }
