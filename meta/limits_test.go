@@ -299,6 +299,77 @@ func TestLimitsOfAtomic(t *testing.T) {
 	}
 }
 
+// TestAtomicIsMeasuredExactly fills an Atomic with large commands of each kind, and with values up to the last byte that is
+// allowed and one more: whatever estimate is made on the way, the limit is exact.
+func TestAtomicIsMeasuredExactly(t *testing.T) {
+	t.Parallel()
+	name, address, reason := strings.Repeat("n", meta.MaxNameBytes), strings.Repeat("a", meta.MaxAddressBytes),
+		strings.Repeat("r", meta.MaxReasonBytes)
+	ids := manyIDs()
+	for i := range ids {
+		ids[i] = math.MaxUint64 - ids[i]
+	}
+	objects := make([]meta.Object, 100)
+	for i := range objects {
+		objects[i] = meta.Object{ObjectID: math.MaxUint64 - uint64(i), Size: math.MaxInt64,
+			Attributes: make([]byte, meta.MaxAttributesBytes), Slices: []meta.Slice{{StreamID: math.MaxUint64,
+				StreamEpoch: math.MaxInt64, StartOffset: math.MaxInt64 - 1, EndOffset: math.MaxInt64,
+				Position: math.MaxInt64, Length: math.MaxInt64, MaxTimestamp: math.MinInt64}}}
+	}
+	top := meta.Identity{NodeID: math.MaxUint64, NodeEpoch: math.MaxInt64}
+	key := strings.Repeat("k", meta.MaxKeyBytes)
+	fillers := map[int][]meta.Command{ // by how many of it there are
+		10: {
+			meta.ForgetObjects{ObjectIDs: ids},
+			meta.CompactObjects{Identity: top, Sources: ids[:900], Objects: objects},
+			meta.CommitObjects{Identity: top, OnBehalfOf: math.MaxUint64, Objects: objects},
+		},
+		50: {
+			meta.RegisterNode{NodeID: math.MaxUint64, Epoch: math.MaxInt64, Instance: id16(1), Address: address,
+				Labels: manyLabels(), FormatLevel: math.MaxUint64},
+			meta.CreateStream{Identity: top, Name: name, Labels: manyLabels()},
+			meta.LabelStream{StreamID: math.MaxUint64, Labels: manyLabels()},
+			meta.ForceCloseStream{StreamID: math.MaxUint64, Epoch: math.MaxInt64, WriteOff: true, Reason: reason},
+			meta.DeleteKey{Identity: top, Key: key, IfVersion: math.MaxUint64},
+			meta.CheckKey{Key: key, IfVersion: math.MaxUint64},
+			meta.FenceNode{NodeID: math.MaxUint64, Epoch: math.MaxInt64, Renewals: math.MaxUint64,
+				Rescuer: meta.Identity{NodeID: 1, NodeEpoch: math.MaxInt64}},
+			meta.RecordTransfer{Identity: top, StreamID: math.MaxUint64, Epoch: math.MaxInt64, ToNode: math.MaxUint64,
+				Boundary: math.MaxInt64},
+		},
+	}
+	for n, kinds := range fillers {
+		for _, c := range kinds {
+			for over, want := range []meta.Code{ok, tooLarge} {
+				a := fill(c, n, meta.MaxCommandBytes+over)
+				if got := len(meta.AppendCommand(nil, a)); got != meta.MaxCommandBytes+over {
+					t.Fatalf("%s: filled to %d bytes", meta.KindOf(c), got)
+				}
+				expect(t, meta.KindOf(c).String(), judge(a), want, -1)
+			}
+		}
+	}
+}
+
+// fill returns an Atomic of n times c, and of values, that takes size bytes.
+func fill(c meta.Command, n, size int) meta.Atomic {
+	var a meta.Atomic
+	for range n {
+		a.Commands = append(a.Commands, c)
+	}
+	put := func(value int) meta.Command { return meta.PutKey{Key: "k", Value: make([]byte, value)} }
+	room := func() int { return size - len(meta.AppendCommand(nil, a)) }
+	for room() > 201_000 {
+		a.Commands = append(a.Commands, put(200_000))
+	}
+	a.Commands = append(a.Commands, put(0))
+	// The last value takes what is left, less the bytes that its own length takes more for it.
+	for value := max(room()-3, 0); room() > 0; value++ {
+		a.Commands[len(a.Commands)-1] = put(value)
+	}
+	return a
+}
+
 // TestLargestCommandsHaveAnEncoding: what passes the limits can be proposed, and what can be proposed can be decoded.
 // Otherwise a proposal could stop every node.
 func TestLargestCommandsHaveAnEncoding(t *testing.T) {
