@@ -21,3 +21,7 @@ func TestMemory(t *testing.T) {
 		}
 	}})
 }
+
+func BenchmarkMemory(b *testing.B) {
+	oplogtest.BenchmarkLog(b, func(*testing.B) oplog.Log { return oplog.NewMemory().Open() })
+}
