@@ -71,11 +71,12 @@ type table[R any] struct {
 	queuedDead  int
 	queuedBytes int
 
-	batches  []*batch[R] // all that are not resolved, oldest first; few
-	inFlight int         // unanswered entries in them
-	handed   []ownRow    // acknowledged, for the tailer
-	asking   oplog.Index // the slot of the append under way; 0: none
-	nudged   bool        // an append met something that the tailer will find by a read
+	batches   []*batch[R] // all that are not resolved, oldest first; few
+	inFlight  int         // unanswered entries in them
+	handed    []ownRow    // acknowledged, for the tailer
+	asking    oplog.Index // the slot of the append under way; 0: none
+	suspected bool        // the log seems to hold less than was applied
+	nudged    bool        // an append met something that the tailer will find by a read
 
 	refusal error // why proposals are refused; nil: they are not
 	ended   error // why waits end; nil: they go on

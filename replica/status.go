@@ -83,7 +83,8 @@ func (t *table[R]) tailFacts(now time.Time) tailFacts {
 	for _, b := range t.batches {
 		f.recall = f.recall || b.recall
 	}
-	t.handed, t.nudged = nil, false
+	f.suspected = t.suspected
+	t.handed, t.nudged, t.suspected = nil, false, false
 	return f
 }
 

@@ -272,12 +272,12 @@ func TestReadStopsEarly(t *testing.T) {
 		db := cluster(t)
 		fill(t, db, never, 1000)
 		log := faultlog.Wrap(db.Open())
-		for skip := range 200 {
-			rule := faultlog.Rule{Op: faultlog.Read, Skip: skip, EditRows: func(rows []oplog.Row) []oplog.Row {
-				return rows[:min(len(rows), 1+skip%7)]
+		for n := range 200 { // each rule acts once, so they act one after the other
+			rule := faultlog.Rule{Op: faultlog.Read, EditRows: func(rows []oplog.Row) []oplog.Row {
+				return rows[:min(len(rows), 1+n%7)]
 			}}
-			if skip%3 == 1 {
-				rule = faultlog.Rule{Op: faultlog.Read, Skip: skip, Before: oplog.ErrUnavailable}
+			if n%3 == 1 {
+				rule = faultlog.Rule{Op: faultlog.Read, Before: oplog.ErrUnavailable}
 			}
 			log.Add(rule)
 		}
@@ -364,6 +364,9 @@ func TestRewound(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() { _, waited = r.Wait(t.Context(), 25) })
 		synctest.Wait()
+		if _, err := r.Linearize(t.Context()); !errors.Is(err, replica.ErrUnavailable) {
+			t.Errorf("linearize on a log that holds less than the view: %v", err)
+		}
 		sure.Store(true)
 		done.Wait()
 		st := r.Status()

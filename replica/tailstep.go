@@ -95,12 +95,13 @@ type tailDo struct {
 
 // tailFacts is what others have for the tailer.
 type tailFacts struct {
-	now    time.Time
-	handed []ownRow    // acknowledged since the last time
-	asking oplog.Index // the slot of our append under way; 0: none
-	nudged bool        // an append met something that a read will show
-	recall bool        // an append that an install jumped over may have landed
-	woken  bool        // the log may hold a row above applied
+	now       time.Time
+	handed    []ownRow    // acknowledged since the last time
+	asking    oplog.Index // the slot of our append under way; 0: none
+	nudged    bool        // an append met something that a read will show
+	recall    bool        // an append that an install jumped over may have landed
+	suspected bool        // the log seems to hold less than was applied
+	woken     bool        // the log may hold a row above applied
 }
 
 // final reports whether the tailer has stopped for good.
@@ -127,6 +128,7 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 			s.readAt = f.now
 		}
 	}
+	s.lookDue = s.lookDue || f.suspected
 	switch {
 	case s.final():
 		return tailDo{kind: tailStop}

@@ -61,6 +61,7 @@ func (r *Replica[S, R]) waitError(index oplog.Index) error {
 
 // lookup is one look at the log's newest index, shared by everybody who asked before it started.
 type lookup struct {
+	floor  oplog.Index // what was applied when it started: the log must hold at least that
 	newest oplog.Index
 	err    error
 	done   chan struct{}
@@ -103,6 +104,11 @@ func (r *Replica[S, R]) looker(ctx context.Context) {
 		asking, cancel := context.WithTimeout(ctx, appendPatience)
 		l.newest, l.err = r.log.Newest(asking)
 		cancel()
+		if l.err == nil && l.newest < l.floor {
+			l.err = fmt.Errorf("row %d was applied here and the log's newest row is %d", l.floor, l.newest)
+			r.table.suspect()
+			signal(r.wakeTailer)
+		}
 		close(l.done)
 	}
 }
@@ -125,6 +131,15 @@ func (t *table[R]) startLook() *lookup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.look
-	t.look = nil
+	if t.look = nil; l != nil {
+		l.floor = t.status.Applied
+	}
 	return l
+}
+
+// suspect asks the tailer for a look at the log: it seems to hold less than it should.
+func (t *table[R]) suspect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.suspected = true
 }
