@@ -29,6 +29,8 @@ func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err er
 	if why == toRead {
 		o.Engine.SnapshotInterval = -1 // who only reads writes nothing, not even a snapshot that is due
 	}
+	changed := make(chan struct{}, 1)
+	notify(&o.Engine.Events.StateOf, changed)
 	store, err := headwater.Open(ctx, log, o)
 	if err != nil {
 		return nil, databaseError(err)
@@ -38,7 +40,7 @@ func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err er
 			_ = store.Close()
 		}
 	}()
-	if err := a.catchUp(ctx, store); err != nil {
+	if err := a.catchUp(ctx, store, changed); err != nil {
 		return nil, err
 	}
 	srv := server.New(store, server.Options{Version: version()})
@@ -50,22 +52,46 @@ func (a *app) openDatabase(ctx context.Context, why purpose) (_ *cluster, err er
 }
 
 // catchUp waits for the newest row, so that a look at a database shows what is in it. A node that cannot get there
-// still answers, from as far as it got: that is told, and left to the command.
-func (a *app) catchUp(ctx context.Context, store *headwater.Store) error {
-	_, err := store.Linearize(ctx)
-	if err == nil {
-		return nil
-	}
-	st := store.Status()
-	switch st.Condition {
-	case headwater.Ready, headwater.CatchingUp, headwater.Closed:
-		if errors.Is(err, context.DeadlineExceeded) {
-			return unavailable(fmt.Errorf("read the log up to %d of %d: %w", st.AppliedIndex, st.NewestIndex, err), "--timeout allows more time")
+// still answers, from as far as it got: that is told, and left to the command. changed gets a value when the node's
+// condition may have changed.
+func (a *app) catchUp(ctx context.Context, store *headwater.Store, changed <-chan struct{}) error {
+	waiting, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	done := make(chan error, 1)
+	go func() {
+		_, err := store.Linearize(waiting)
+		done <- err
+	}()
+	for {
+		st := store.Status()
+		if stuck(st.Condition) {
+			fmt.Fprintf(a.err, "headwater: %s: %s; what follows is as of index %d\n", st.Condition, printable(st.Reason), st.AppliedIndex)
+			giveUp()
+			<-done
+			return nil
 		}
-		return unavailable(fmt.Errorf("read the log: %w", err), "")
+		select {
+		case <-changed:
+			continue
+		case err := <-done:
+			st := store.Status()
+			switch {
+			case err == nil:
+				return nil
+			case stuck(st.Condition):
+				done <- err // it is told above
+				continue
+			case errors.Is(err, context.DeadlineExceeded):
+				return unavailable(fmt.Errorf("read the log up to %d of %d: %w", st.AppliedIndex, st.NewestIndex, err), "--timeout allows more time")
+			}
+			return unavailable(fmt.Errorf("read the log: %w", err), "")
+		}
 	}
-	fmt.Fprintf(a.err, "headwater: %s: %s; what follows is as of index %d\n", st.Condition, printable(st.Reason), st.AppliedIndex)
-	return nil
+}
+
+// stuck reports whether a node in this condition does not come to the newest row by itself.
+func stuck(c headwater.Condition) bool {
+	return c == headwater.Gap || c == headwater.Halted || c == headwater.Diverged || c == headwater.Rewound
 }
 
 // memory is a server on a listener in memory.

@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			for _, name := range []string{"tour.jsonl", "tour.expected.jsonl"} {
-				b, err := os.ReadFile(filepath.Join("testdata/tour", name))
+				b, err := os.ReadFile(filepath.Join("../../testdata/tour", name))
 				if err != nil {
 					return err
 				}

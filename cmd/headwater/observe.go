@@ -65,9 +65,9 @@ func tellConditions(ctx context.Context, changed <-chan struct{}, store *headwat
 	var last headwater.Condition
 	for {
 		if st := store.Status(); st.Condition != last {
-			level := slog.LevelError
-			if st.Condition == headwater.Ready || st.Condition == headwater.CatchingUp || st.Condition == headwater.Closed {
-				level = slog.LevelInfo
+			level := slog.LevelInfo
+			if stuck(st.Condition) {
+				level = slog.LevelError
 			}
 			logger.Log(ctx, level, "condition", "is", string(st.Condition), "was", string(last), "reason", st.Reason,
 				"index", st.AppliedIndex)

@@ -22,7 +22,7 @@ func tour(t *testing.T) (commands, expected [][]byte) {
 		name string
 		to   *[][]byte
 	}{{"tour.jsonl", &commands}, {"tour.expected.jsonl", &expected}} {
-		b, err := os.ReadFile(filepath.Join("testdata/tour", f.name))
+		b, err := os.ReadFile(filepath.Join("../../testdata/tour", f.name))
 		if err != nil {
 			t.Fatal(err)
 		}
