@@ -22,8 +22,14 @@ import (
 // TestMain makes the test binary the program itself where a script, or a test that kills it, runs headwater: a process
 // of its own, with its own exit code and signals.
 func TestMain(m *testing.M) {
+	// Under the race detector each process would sleep for a second at its end, and there are hundreds.
+	if err := os.Setenv("GORACE", gorace); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"headwater": main})
 }
+
+const gorace = "atexit_sleep_ms=0"
 
 // TestScripts runs the stories under testdata/script: one for each command and each kind of bad input.
 //
@@ -45,6 +51,7 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
+			env.Setenv("GORACE", gorace)
 			env.Values[serversKey{}] = map[string]*serverProcess{}
 			return nil
 		},
@@ -243,7 +250,7 @@ func executable(path string) bool {
 
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "HEADWATER_DB", "HEADWATER_LISTEN"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "GORACE", "HEADWATER_DB", "HEADWATER_LISTEN"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}

@@ -20,7 +20,7 @@ func as(t *testing.T, bin string, args ...string) result {
 	t.Helper()
 	var out, stderr bytes.Buffer
 	cmd := osexec.Command(bin, args...)
-	cmd.Env = []string{"HOME=/", "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"HOME=/", "PATH=" + os.Getenv("PATH"), "GORACE=" + gorace}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &out, &stderr
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
