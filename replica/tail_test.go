@@ -272,11 +272,11 @@ func TestReadStopsEarly(t *testing.T) {
 		db := cluster(t)
 		fill(t, db, never, 1000)
 		log := faultlog.Wrap(db.Open())
-		for n := range 200 { // each rule acts once, so they act one after the other
+		for n := range 200 { // each rule acts once, so they act one after the other; the first on the read of row 0
 			rule := faultlog.Rule{Op: faultlog.Read, EditRows: func(rows []oplog.Row) []oplog.Row {
 				return rows[:min(len(rows), 1+n%7)]
 			}}
-			if n%3 == 1 {
+			if n%3 == 2 {
 				rule = faultlog.Rule{Op: faultlog.Read, Before: oplog.ErrUnavailable}
 			}
 			log.Add(rule)
