@@ -98,6 +98,8 @@ func testSnapshotConditional(t *testing.T, db Database) {
 	empty := writeSnapshot(t, l, 9)
 	commitSnapshot(t, l, 5, []byte("current"))
 	for name, w := range map[string]oplog.SnapshotWriter{"older": early, "as new": same, "without parts": empty,
+		"older and whole":            writeSnapshot(t, l, 3, []byte("late")), // nothing of it was swept
+		"as new and whole":           writeSnapshot(t, l, 5, []byte("late")),
 		"of rows that are not there": writeSnapshot(t, l, 11, []byte("future"))} {
 		wantErr(t, "commit a snapshot "+name, w.Commit(t.Context()), oplog.ErrConflict)
 		if err := w.Abort(t.Context()); err != nil {
