@@ -471,6 +471,40 @@ func TestFalseConflict(t *testing.T) {
 	})
 }
 
+// TestSlotLostBelowSnapshot: an append hangs before it was done, while the rest of its node goes on and installs a snapshot
+// from beyond its slot. When it ends it has lost its slot, so its command is appended once more, and not given up.
+func TestSlotLostBelowSnapshot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, paused, blind := cluster(t), faultlog.NewGate(), faultlog.NewGate()
+		installed := make(chan oplog.Index, 1)
+		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.Append, Hold: paused})
+		r := open(t, log, replica.Options{Events: replica.Events{Installed: func(i oplog.Index) { installed <- i }}})
+		other := open(t, db.Open(), replica.Options{KeepRows: -1})
+		log.Add(faultlog.Rule{Op: faultlog.Read, Hold: blind, Times: -1}, faultlog.Rule{Op: faultlog.Bounds, Hold: blind, Times: -1})
+		var slow replica.Result[answer]
+		var done sync.WaitGroup
+		done.Go(func() { slow = r.Propose(t.Context(), []byte("slow"))[0] })
+		<-paused.Reached()
+		for i := range 10 {
+			propose(t, other, fmt.Sprint(i))
+		}
+		if _, err := other.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		blind.Open()
+		if at := <-installed; at != 10 {
+			t.Errorf("installed %d", at)
+		}
+		synctest.Wait()
+		paused.Open()
+		done.Wait()
+		if slow.Err != nil || slow.Index != 11 {
+			t.Errorf("answer %+v", slow)
+		}
+	})
+}
+
 // TestTruncatedSlot: a writer chooses slot 2 and is stopped, with all that it does, while another node goes on,
 // snapshots and truncates that slot away. When it comes to, its append does not take the slot; it reinstalls, and its
 // proposal lands once, at the end (hazard 1).

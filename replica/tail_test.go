@@ -192,47 +192,66 @@ func TestGapWaits(t *testing.T) {
 // answered from the state's memory, or as unknown where that has forgotten them; never by a guess (hazard 4).
 func TestReinstall(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		db, lost, blind := cluster(t), faultlog.NewGate(), faultlog.NewGate()
-		installed := make(chan oplog.Index, 1)
-		log := faultlog.Wrap(db.Open())
-		r := open(t, log, replica.Options{Events: replica.Events{Installed: func(i oplog.Index) { installed <- i }}})
-		other := open(t, db.Open(), replica.Options{KeepRows: -1})
-		propose(t, r, "first")
-		log.Add(
-			// The row lands and the answer hangs; nothing can be read meanwhile.
-			faultlog.Rule{Op: faultlog.Append, Linger: lost, After: oplog.ErrUnknown},
-			faultlog.Rule{Op: faultlog.Read, Hold: blind, Times: -1}, faultlog.Rule{Op: faultlog.Bounds, Hold: blind, Times: -1})
-		var results []replica.Result[answer]
-		var waited *replica.View[list]
-		var done sync.WaitGroup
-		done.Go(func() { results = r.Propose(t.Context(), []byte("remembered"), []byte("forgotten")) })
-		done.Go(func() { waited, _ = r.Wait(t.Context(), 5) })
-		<-lost.Reached()
-		for i := range 10 {
-			propose(t, other, fmt.Sprint(i))
-		}
-		if at, err := other.Snapshot(t.Context()); at != 12 || err != nil {
-			t.Fatalf("snapshot at %d, %v", at, err)
-		}
+	for name, c := range map[string]struct {
+		installFirst bool
+		answer       error
+	}{
+		"answer lost, then installed": {false, oplog.ErrUnknown},
+		"installed, then answer lost": {true, oplog.ErrUnknown},
+		"installed, then answered":    {true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { reinstall(t, c.installFirst, c.answer) })
+		})
+	}
+}
+
+func reinstall(t *testing.T, installFirst bool, lostAnswer error) {
+	db, lost, blind := cluster(t), faultlog.NewGate(), faultlog.NewGate()
+	installed := make(chan oplog.Index, 1)
+	log := faultlog.Wrap(db.Open())
+	r := open(t, log, replica.Options{Events: replica.Events{Installed: func(i oplog.Index) { installed <- i }}})
+	other := open(t, db.Open(), replica.Options{KeepRows: -1})
+	propose(t, r, "first")
+	log.Add(
+		// The row lands and the answer hangs; nothing can be read meanwhile.
+		faultlog.Rule{Op: faultlog.Append, Linger: lost, After: lostAnswer},
+		faultlog.Rule{Op: faultlog.Read, Hold: blind, Times: -1}, faultlog.Rule{Op: faultlog.Bounds, Hold: blind, Times: -1})
+	var results []replica.Result[answer]
+	var waited *replica.View[list]
+	var done sync.WaitGroup
+	done.Go(func() { results = r.Propose(t.Context(), []byte("remembered"), []byte("forgotten")) })
+	done.Go(func() { waited, _ = r.Wait(t.Context(), 5) })
+	<-lost.Reached()
+	for i := range 10 {
+		propose(t, other, fmt.Sprint(i))
+	}
+	if at, err := other.Snapshot(t.Context()); at != 12 || err != nil {
+		t.Fatalf("snapshot at %d, %v", at, err)
+	}
+	if !installFirst {
 		lost.Open()
-		blind.Open()
-		done.Wait()
-		if at := <-installed; at != 12 {
-			t.Errorf("installed %d", at)
-		}
-		if res := results[0]; res.Err != nil || !res.Value.Recall || res.Value.Index != 2 || res.Index != 12 {
-			t.Errorf("remembered: %+v", res)
-		}
-		if res := results[1]; !errors.Is(res.Err, replica.ErrUnknown) {
-			t.Errorf("forgotten: %+v", res)
-		}
-		if waited == nil || waited.Index != 12 {
-			t.Errorf("the waiter was not woken by the install: %+v", waited)
-		}
-		propose(t, r, "after")
-		once(t, r, append([]string{"first", "remembered", "forgotten", "after"}, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"))
-	})
+		synctest.Wait()
+	}
+	blind.Open()
+	if at := <-installed; at != 12 {
+		t.Errorf("installed %d", at)
+	}
+	synctest.Wait()
+	lost.Open()
+	done.Wait()
+	if res := results[0]; res.Err != nil || !res.Value.Recall || res.Value.Index != 2 || res.Index != 12 {
+		t.Errorf("remembered: %+v", res)
+	}
+	if res := results[1]; !errors.Is(res.Err, replica.ErrUnknown) {
+		t.Errorf("forgotten: %+v", res)
+	}
+	if waited == nil || waited.Index != 12 {
+		t.Errorf("the waiter was not woken by the install: %+v", waited)
+	}
+	propose(t, r, "after")
+	once(t, r, append([]string{"first", "remembered", "forgotten", "after"}, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"))
 }
 
 // TestRowsBelowSnapshot: rows that a snapshot stands for and that are still there are not applied again, also after an

@@ -1,0 +1,232 @@
+package replica
+
+// Inside the package because the step types are not visible from outside: what they decide in cases that a whole
+// replica meets only by luck.
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// TestSnapMeter: who takes a snapshot, and when. Rows are fed one by one; the first index at which a snapshot is due is
+// compared.
+func TestSnapMeter(t *testing.T) {
+	t.Parallel()
+	ownAt := func(indexes ...oplog.Index) func(oplog.Index) bool {
+		return func(i oplog.Index) bool {
+			for _, k := range indexes {
+				if i == k {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		interval oplog.Index
+		stored   oplog.SnapshotInfo
+		own      func(oplog.Index) bool
+		want     oplog.Index // 0: not within 1000 rows
+	}{
+		{"wrote the crossing", 80, oplog.SnapshotInfo{}, ownAt(80), 80},
+		{"wrote just before and after it", 80, oplog.SnapshotInfo{}, ownAt(79, 81, 89), 100},
+		{"wrote an eighth after it", 80, oplog.SnapshotInfo{}, ownAt(93), 93},
+		{"wrote nothing", 80, oplog.SnapshotInfo{}, ownAt(), 100},
+		{"counts from the stored one", 80, oplog.SnapshotInfo{Index: 50, Parts: 1, Size: 1}, ownAt(), 150},
+		{"until the bytes are there", 80, oplog.SnapshotInfo{Index: 50, Parts: 1, Size: 1500}, ownAt(), 220},
+		{"every row", 1, oplog.SnapshotInfo{}, ownAt(1), 1},
+		{"never", 0, oplog.SnapshotInfo{}, func(oplog.Index) bool { return true }, 0},
+	} {
+		m := snapMeter{interval: c.interval}
+		m.jump(c.stored.Index)
+		m.stored(c.stored)
+		got := oplog.Index(0)
+		for i := c.stored.Index + 1; i < c.stored.Index+1000 && got == 0; i++ {
+			if m.row(i, 10, c.own(i)) {
+				got = i
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: due at %d, want %d", c.name, got, c.want)
+		}
+		if got > 0 && m.stored(oplog.SnapshotInfo{Index: got, Parts: 1, Size: 1}) {
+			t.Errorf("%s: still due when it is stored", c.name)
+		}
+	}
+}
+
+// TestRetired: what may go below a stored snapshot.
+func TestRetired(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		index oplog.Index
+		keep  int
+		want  oplog.Index
+	}{{100, 0, 101}, {100, 10, 91}, {100, 100, 1}, {100, 101, 0}, {100, 1 << 40, 0}, {0, 0, 1}} {
+		if got := retired(c.index, c.keep); got != c.want {
+			t.Errorf("snapshot at %d, %d kept: rows below %d may go, want %d", c.index, c.keep, got, c.want)
+		}
+	}
+}
+
+// newFlush returns a flusher's step as a replica has it.
+func newFlush() *flushStep {
+	return &flushStep{rowCommands: 256, rowBytes: 1 << 20, chance: rand.New(rand.NewPCG(1, 1)),
+		retry: pauses{20 * time.Millisecond, time.Second}}
+}
+
+// TestFlushRunsAhead: it appends after its own acknowledged rows without waiting for the tailer, and not without bound.
+func TestFlushRunsAhead(t *testing.T) {
+	t.Parallel()
+	s, now := newFlush(), time.Unix(0, 0)
+	for i := range maxAhead {
+		do := s.next(flushFacts{now: now, applied: 5, newest: 5 + oplog.Index(i), queued: true})
+		if do.kind != flushTake || do.at != oplog.Index(6+i) {
+			t.Fatalf("row %d: %+v", i, do)
+		}
+		s.took(do.at, 1, 100)
+		if v, _ := s.appended(nil, now); v != verdictLanded {
+			t.Fatalf("verdict %v", v)
+		}
+	}
+	if do := s.next(flushFacts{now: now, applied: 5, queued: true}); do.kind != flushWait {
+		t.Errorf("with %d rows ahead: %+v", maxAhead, do)
+	}
+	if do := s.next(flushFacts{now: now, applied: 6, queued: true}); do.kind != flushTake || do.at != 6+maxAhead {
+		t.Errorf("with one applied: %+v", do)
+	}
+}
+
+// TestFlushWaits: what keeps the flusher from appending.
+func TestFlushWaits(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]flushFacts{
+		"nothing queued": {applied: 5, newest: 5},
+		"a gap":          {applied: 5, newest: 5, queued: true, held: true},
+		"rows above":     {applied: 5, newest: 6, queued: true},
+	} {
+		if do := newFlush().next(f); do.kind != flushWait || !do.until.IsZero() {
+			t.Errorf("%s: %+v", name, do)
+		}
+	}
+	if do := newFlush().next(flushFacts{stopped: true, queued: true}); do.kind != flushStop {
+		t.Errorf("stopped: %+v", do)
+	}
+}
+
+// TestFlushRests: after a few slots lost in a row the flusher rests for a random while before the next, and a success
+// ends that.
+func TestFlushRests(t *testing.T) {
+	t.Parallel()
+	s, now := newFlush(), time.Unix(0, 0)
+	applied, rests := oplog.Index(5), 0
+	for range 20 {
+		f := flushFacts{now: now, applied: applied, newest: applied, queued: true}
+		do := s.next(f)
+		if do.kind == flushWait {
+			if wait := do.until.Sub(now); wait <= 0 || wait > restMax {
+				t.Errorf("rests for %v", wait)
+			}
+			rests++
+			now = do.until
+			f.now = now
+			do = s.next(f)
+		}
+		if do.kind != flushTake || do.at != applied+1 {
+			t.Fatalf("%+v", do)
+		}
+		s.took(do.at, 1, 100)
+		if v, _ := s.appended(oplog.ErrConflict, now); v != verdictLost {
+			t.Fatalf("verdict %v", v)
+		}
+		if do := s.next(f); do.kind != flushWait {
+			t.Fatalf("before the slot was seen: %+v", do)
+		}
+		applied++
+	}
+	if rests < 15 {
+		t.Errorf("%d rests in 20 losses", rests)
+	}
+}
+
+// TestTailDefers: while an append of ours is under way at the very next slot, a wake-up is most likely about its row, and
+// the read waits for a moment; but only for a moment.
+func TestTailDefers(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	fresh := func() *tailStep[chain, uint64] {
+		s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
+			retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
+		s.set(chain{}, 5, Digest{})
+		s.read(nil, nil, now)
+		s.looked(oplog.Bounds{Newest: 5, Authoritative: true}, nil, now)
+		return s
+	}
+	s := fresh()
+	if do := s.next(tailFacts{now: now, woken: true, asking: 6}); do.kind != tailWait || do.until != now.Add(deferRead) {
+		t.Errorf("with our append under way: %+v", do)
+	}
+	if do := s.next(tailFacts{now: now.Add(deferRead), asking: 6}); do.kind != tailRead {
+		t.Errorf("after a moment: %+v", do)
+	}
+	s = fresh()
+	s.next(tailFacts{now: now, woken: true, asking: 6})
+	row := RowInfo{Index: 6, Seen: 5, Commands: [][]byte{[]byte("12345678")}}
+	if do := s.next(tailFacts{now: now, handed: []ownRow{{row, 100}}}); do.kind != tailApply {
+		t.Errorf("handed over: %+v", do)
+	}
+	if _, ok := s.apply(); !ok {
+		t.Errorf("not applied: %s", s.reason)
+	}
+	if do := s.next(tailFacts{now: now.Add(deferRead)}); do.kind != tailWait {
+		t.Errorf("a read after the hand-over: %+v", do)
+	}
+	if do := fresh().next(tailFacts{now: now, woken: true, asking: 9}); do.kind != tailRead {
+		t.Errorf("with no append at the next slot: %+v", do)
+	}
+}
+
+// TestTailHeadless: the newest row must be kept for the next append; where somebody deleted it that is said.
+func TestTailHeadless(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
+		retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
+	s.set(chain{}, 5, Digest{})
+	s.read(nil, nil, now)
+	empty := oplog.Bounds{Empty: true, Authoritative: true, Snapshot: oplog.SnapshotInfo{Index: 5, Parts: 1}}
+	s.looked(empty, nil, now)
+	s.next(tailFacts{now: now})
+	if s.condition != Gap || s.at != 5 {
+		t.Errorf("%v at %d: %s", s.condition, s.at, s.reason)
+	}
+	s.looked(oplog.Bounds{Oldest: 5, Newest: 5, Authoritative: true, Snapshot: empty.Snapshot}, nil, now)
+	s.next(tailFacts{now: now})
+	if s.condition != Ready {
+		t.Errorf("with the row back: %v: %s", s.condition, s.reason)
+	}
+}
+
+// TestInstallOfAnotherHistory: a snapshot of another cluster, or of another incarnation of this one, is never installed.
+func TestInstallOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	mine := Genesis{ClusterID: ID{1}, Incarnation: 1, Format: Format}
+	for _, c := range []struct {
+		of   Genesis
+		want Condition
+	}{
+		{mine, CatchingUp},
+		{Genesis{ClusterID: ID{2}, Incarnation: 1, Format: Format}, Halted},
+		{Genesis{ClusterID: ID{1}, Incarnation: 2, Format: Format}, Rewound},
+	} {
+		s := &tailStep[chain, uint64]{genesis: mine, handed: map[oplog.Index]ownRow{}}
+		ok := s.installed(&Snapshot[chain]{Index: 9, Genesis: c.of}, nil, time.Unix(100, 0))
+		if ok != (c.want == CatchingUp) || s.condition != c.want || ok != (s.applied == 9) {
+			t.Errorf("%+v: installed %v, %v at %d", c.of, ok, s.condition, s.applied)
+		}
+	}
+}
