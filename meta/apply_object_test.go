@@ -225,6 +225,35 @@ func TestCommitDebts(t *testing.T) {
 	}
 }
 
+// TestFindAdjoiningGaps: what is owed by two nodes and what is lost, side by side.
+func TestFindAdjoiningGaps(t *testing.T) {
+	t.Parallel()
+	c := twoNodes(t)
+	c.ok(register(3), commit(1, obj(1, sl(1, 0, 10))), handOver(1, 1, 1, 2, 20),
+		meta.ForceCloseStream{StreamID: 1, Epoch: 1, WriteOff: true}, open(1, 1), handOver(1, 1, 2, 2, 30), open(2, 1),
+		handOver(2, 1, 3, 3, 40), open(3, 1))
+	for start, want := range map[uint64]string{
+		0:  "0: 1[0,10) :10 loss [10,20)",
+		19: "19: :19 loss [10,20)",
+		20: "20: :20 debt node 1 [20,30) epoch 2",
+		29: "29: :29 debt node 1 [20,30) epoch 2",
+		30: "30: :30 debt node 2 [30,40) epoch 3",
+		40: "40: :40 end",
+	} {
+		if got := c.find(1, start, 0); got != want {
+			t.Errorf("find from %d: %s, want %s", start, got, want)
+		}
+	}
+	c.script([]step{
+		{cmd: commit(2, obj(6, sle(1, 2, 20, 30))), want: "STREAM_EPOCH_STALE"}, // owed by the other
+		{cmd: commit(2, obj(6, sle(1, 3, 30, 35))), want: "applied"},
+		{cmd: commit(1, obj(2, sle(1, 2, 20, 30))), want: "applied"},
+	})
+	if got, want := c.find(1, 20, 0), "20: 2[20,30) 6[30,35) :35 debt node 2 [35,40) epoch 3"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+}
+
 // TestCommitTrimmedDebt: a trim raises the start of the debt, and the debtor's slice may then begin below it.
 func TestCommitTrimmedDebt(t *testing.T) {
 	t.Parallel()
