@@ -19,8 +19,9 @@ import (
 
 // attempt is how one try of a call ended.
 type attempt struct {
-	err  error
-	sent bool // something may have reached the server
+	err error
+	// unsure says that what was asked for may have been done, or may yet be.
+	unsure bool
 	// again says that another try, best with another server, may end differently.
 	again bool
 	// halted says that this server will not do better until somebody looks after it.
@@ -38,10 +39,10 @@ func (c *Client) try(ctx context.Context, e *endpoint, method string, req, res p
 	var p peer.Peer
 	err := e.conn.Invoke(tctx, method, req, res, grpc.Peer(&p))
 	if err == nil {
-		return attempt{sent: true}
+		return attempt{}
 	}
 	a := c.judge(ctx, err)
-	a.sent = p.Addr != nil
+	a.unsure = a.unsure && p.Addr != nil
 	return a
 }
 
@@ -49,29 +50,27 @@ func (c *Client) try(ctx context.Context, e *endpoint, method string, req, res p
 func (c *Client) judge(ctx context.Context, err error) attempt {
 	st, ok := status.FromError(err)
 	if !ok {
-		return attempt{err: err}
+		return attempt{err: err, unsure: true}
 	}
 	if ctx.Err() != nil {
-		return attempt{err: ctx.Err()}
+		return attempt{err: ctx.Err(), unsure: true}
 	}
 	if c.closed.Load() {
-		return attempt{err: fmt.Errorf("%s: %w", st.Message(), meta.ErrClosed)}
+		return attempt{err: fmt.Errorf("%s: %w", st.Message(), meta.ErrClosed), unsure: true}
 	}
 	a := attempt{err: fromStatus(st)}
 	switch {
-	case meta.CodeOf(a.err) != 0 || errors.Is(a.err, meta.ErrIncarnation):
+	case meta.CodeOf(a.err) != 0 || errors.Is(a.err, meta.ErrIncarnation): // the server has judged
 	case errors.Is(a.err, meta.ErrHalted):
 		a.again, a.halted = true, true
 	case errors.Is(a.err, meta.ErrOverloaded):
 		a.again = true
 	default:
 		switch st.Code() {
-		// Canceled is a stream that was cut off on the way: the caller's own context has not ended. DeadlineExceeded is that
-		// of the try, or the server's.
-		case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
-			a.again = true
-		case codes.Internal: // broken on the way, or a panic in the server
-			a.again = true
+		// Canceled is a stream that was cut off on the way, since the caller's context has not ended. DeadlineExceeded is
+		// the end of the try, or of the server's patience. Internal is broken on the way too, or a panic in the server.
+		case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.Internal:
+			a.again, a.unsure = true, unsure(a.err)
 		}
 	}
 	return a

@@ -157,6 +157,9 @@ func (c *Client) Seen() At {
 
 // see remembers an index. One of another incarnation begins anew: what was seen before means nothing there.
 func (c *Client) see(index uint64, incarnation string) {
+	if incarnation == "" {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if incarnation != c.seen.Incarnation {

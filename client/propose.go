@@ -25,7 +25,7 @@ const (
 //
 // An answer then ends in meta.ErrNotApplied where the command certainly never takes effect and in meta.ErrOutcomeUnknown
 // where it may, each together with the context's error. A cluster that has forgotten the client's requests leaves the
-// outcome unknown too, of a command that was sent more than once; the error holds REQUEST_EXPIRED as well.
+// outcome unknown too, of a command that was sent more than once; the error then holds REQUEST_EXPIRED as well.
 func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
@@ -38,13 +38,12 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 			answers[i] = meta.Answer{Status: meta.Rejected, Err: err}
 			continue
 		}
-		if n := proto.Size(w.message) + 16; len(batch) == maxCommands || size+n > maxRequestBytes && len(batch) > 0 {
+		n := proto.Size(w.message) + 16
+		if len(batch) == maxCommands || size+n > maxRequestBytes && len(batch) > 0 {
 			c.propose(ctx, batch)
 			batch, size = batch[:0], 0
-		} else {
-			size += n
 		}
-		batch = append(batch, w)
+		batch, size = append(batch, w), size+n
 	}
 	c.propose(ctx, batch)
 	return answers
@@ -55,7 +54,7 @@ type pending struct {
 	answer  *meta.Answer
 	message *pb.Command
 	request *meta.Request // drawn from the session; nil: it is the caller's, or there is none
-	sends   int           // how often it was sent
+	renewed bool          // it has taken another number
 	unsure  bool          // a copy may take effect
 	last    error         // how the last try ended
 }
@@ -89,7 +88,7 @@ func (c *Client) propose(ctx context.Context, batch []*pending) {
 				w.fail(a)
 			}
 		}
-		if len(batch) > 0 && !r.next(ctx, e, a) {
+		if len(batch) > 0 && a.err != nil && !r.next(ctx, e, a) {
 			c.giveUp(ctx, batch)
 			return
 		}
@@ -99,7 +98,7 @@ func (c *Client) propose(ctx context.Context, batch []*pending) {
 // take gives the answers out and returns what has to be sent again, and how the try ended for that.
 func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, attempt) {
 	if len(res.Answers) != len(batch) {
-		a := attempt{sent: true, err: fmt.Errorf("the server gave %d answers to %d commands: %w", len(res.Answers), len(batch), meta.ErrOutcomeUnknown)}
+		a := attempt{unsure: true, err: fmt.Errorf("the server gave %d answers to %d commands: %w", len(res.Answers), len(batch), meta.ErrOutcomeUnknown)}
 		for _, w := range batch {
 			w.fail(a)
 		}
@@ -109,24 +108,20 @@ func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, at
 	worst := attempt{again: true}
 	for i, w := range batch {
 		a := api.ToAnswer(res.Answers[i])
-		w.sends++
 		switch {
 		case a.Status != 0 && meta.CodeOf(a.Err) != meta.CodeRequestExpired:
 			c.see(a.Index, res.GetAt().GetIncarnation())
 			c.settle(w, a)
-		case a.Status != 0 && w.request != nil && w.sends == 1 && !w.unsure:
-			// The cluster has forgotten the client while it had nothing to do. Its only copy was refused, so it may take
-			// another number.
+		case a.Status != 0 && w.request != nil && !w.unsure && !w.renewed:
+			// The cluster has forgotten the client while it had nothing to do. No copy of the command can take effect, so it
+			// may take another number.
+			w.renewed = true
 			c.session.Done(*w.request, a)
 			*w.request = c.session.Next()
 			w.message.Request = &pb.Request{Client: w.request.Client[:], Sequence: w.request.Sequence, Oldest: w.request.Oldest}
-			w.sends = 0
 			left = append(left, w)
 		case a.Status != 0:
 			c.settle(w, meta.Answer{Err: fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, a.Err)})
-			if w.request != nil {
-				c.session.Done(*w.request, a)
-			}
 		case final(a.Err):
 			w.unsure = w.unsure || errors.Is(a.Err, meta.ErrOutcomeUnknown)
 			c.settle(w, a)
@@ -173,27 +168,26 @@ func (c *Client) settle(w *pending, a meta.Answer) {
 // fail notes that a try ended without an answer.
 func (w *pending) fail(a attempt) {
 	w.last = a.err
-	if a.sent {
-		w.sends++
-		w.unsure = w.unsure || unsure(a.err)
-	}
+	w.unsure = w.unsure || a.unsure
 }
 
 // giveUp answers what is still pending.
 func (c *Client) giveUp(ctx context.Context, batch []*pending) {
 	for _, w := range batch {
-		kind := meta.ErrNotApplied
-		switch {
-		case w.unsure:
-			kind = meta.ErrOutcomeUnknown
-		case meta.CodeOf(w.last) != 0, errors.Is(w.last, meta.ErrClosed), errors.Is(w.last, meta.ErrHalted),
-			errors.Is(w.last, meta.ErrOverloaded), errors.Is(w.last, meta.ErrUnavailable):
-			kind = nil // says as much by itself
-		}
-		err := ended(ctx, w.last)
-		if kind != nil && !errors.Is(err, kind) {
-			err = fmt.Errorf("%w: %w", kind, err)
-		}
-		c.settle(w, meta.Answer{Err: err})
+		c.settle(w, meta.Answer{Err: w.verdict(ctx)})
 	}
+}
+
+// verdict says what is known of a command that was given up.
+func (w *pending) verdict(ctx context.Context) error {
+	cause := ctx.Err()
+	switch {
+	case w.unsure && cause != nil && errors.Is(w.last, cause):
+		return fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, w.last)
+	case w.unsure: // whatever the last try alone would vouch for
+		return ended(ctx, fmt.Errorf("%w: %v", meta.ErrOutcomeUnknown, w.last))
+	case meta.CodeOf(w.last) != 0 || !final(w.last): // says by itself that nothing happened
+		return ended(ctx, w.last)
+	}
+	return ended(ctx, fmt.Errorf("%w: %w", meta.ErrNotApplied, w.last))
 }

@@ -120,7 +120,7 @@ func receive[Res any, M interface {
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		return attempt{sent: true}
+		return attempt{}
 	}
 	return c.judge(ctx, err)
 }
