@@ -30,10 +30,14 @@ type attempt struct {
 
 // try calls one server once.
 func (c *Client) try(ctx context.Context, e *endpoint, method string, req, res proto.Message) attempt {
+	return c.tryWithin(ctx, c.o.AttemptTimeout, e, method, req, res)
+}
+
+func (c *Client) tryWithin(ctx context.Context, bound time.Duration, e *endpoint, method string, req, res proto.Message) attempt {
 	if c.closed.Load() {
 		return attempt{err: fmt.Errorf("call %s: %w", method, meta.ErrClosed)}
 	}
-	tctx, cancel := context.WithTimeout(ctx, c.o.AttemptTimeout)
+	tctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	// The library fills in the peer when the call got a stream of a connection. Without one, nothing was sent.
 	var p peer.Peer

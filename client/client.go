@@ -96,7 +96,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	}
 	var errs []error
 	for _, e := range c.endpoints {
-		err := c.try(ctx, e, methodStatus, &pb.StatusRequest{}, new(pb.StatusResponse)).err
+		err := c.tryWithin(ctx, connectTimeout, e, methodStatus, &pb.StatusRequest{}, new(pb.StatusResponse)).err
 		if err == nil {
 			return c, nil
 		}

@@ -167,7 +167,9 @@ func (c *Client) settle(w *pending, a meta.Answer) {
 
 // fail notes that a try ended without an answer.
 func (w *pending) fail(a attempt) {
-	w.last = a.err
+	if cut := errors.Is(a.err, context.DeadlineExceeded) || errors.Is(a.err, context.Canceled); !cut || w.last == nil {
+		w.last = a.err // otherwise the try before tells more
+	}
 	w.unsure = w.unsure || a.unsure
 }
 
