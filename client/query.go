@@ -144,6 +144,9 @@ func (r Reader) Debts(ctx context.Context, filter meta.DebtFilter, cursor string
 
 // Losses returns all that was written off of a stream, at most 1,000 intervals, by offset.
 func (r Reader) Losses(ctx context.Context, streamID uint64) ([]meta.Loss, At, error) {
+	if streamID == 0 { // which the API reads as all streams
+		return nil, At{}, &meta.Error{Code: meta.CodeStreamNotFound, Message: "there is no stream 0", Inner: -1}
+	}
 	req, res := &pb.ListTransfersRequest{Page: page("", 1), StreamId: streamID}, &pb.ListTransfersResponse{}
 	at, err := query(ctx, r, servicePath+"ListTransfers", req, func(m *pb.Read) { req.Read = m }, res)
 	return api.Each(res.Losses, api.ToLoss), at, err
