@@ -188,3 +188,38 @@ func TestCompactTooLarge(t *testing.T) {
 		t.Errorf("found %s, want %s", got, want)
 	}
 }
+
+// TestAtomicObjects: what a refused Atomic did to slices and objects is undone, also where the row goes on.
+func TestAtomicObjects(t *testing.T) {
+	t.Parallel()
+	c := threeSources(t)
+	move := []meta.Command{
+		commit(1, obj(4, sl(1, 30, 40), sl(2, 9, 12))),
+		compact(2, []uint64{1, 2, 3, 4}, obj(6, sl(1, 0, 40), sl(2, 0, 12))),
+		trim(1, 1, 1, 40),
+		reclaim(0, 10),
+		forget(1, 2, 3, 4),
+	}
+	refused := meta.Atomic{Commands: append(move[:5:5], forget(6))}
+	c.script([]step{{cmd: refused, want: "OBJECT_IN_USE"}})
+	answers := c.row(refused, commit(1, obj(4, sl(1, 30, 31))), refused, meta.Atomic{Commands: move})
+	var got []string
+	for _, a := range answers {
+		got = append(got, verdict(a))
+	}
+	// In the row, object 4 has other content by the time of the second and third Atomic.
+	if want := "[OBJECT_IN_USE applied OBJECT_EXISTS OBJECT_EXISTS]"; fmt.Sprint(got) != want {
+		t.Errorf("the row is judged %v, want %s", got, want)
+	}
+	if got, want := c.find(1, 0, 0), "0: 1[0,10) 2[10,20) 3[20,30) 4[30,31) :31 end"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+	fresh := threeSources(t)
+	fresh.script([]step{{cmd: meta.Atomic{Commands: move}, want: "applied"}})
+	if got, want := fresh.find(1, 0, 0), "40: :40 end"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+	if got, want := fresh.find(2, 0, 0), "0: 6[0,12) :12 end"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+}
