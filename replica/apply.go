@@ -59,7 +59,7 @@ func (s *tailStep[S, R]) apply() (applied[R], bool) {
 	s.newest = max(s.newest, at)
 	s.missing, s.lagging, s.idle = 0, 0, 0
 	if s.condition == Gap {
-		s.become(CatchingUp, 0, "")
+		s.behind()
 	}
 	out := applied[R]{index: at, results: results, bytes: size}
 	if row.Writer == s.token {

@@ -3,6 +3,14 @@
 //
 // It knows bytes and indexes only; what a command means is the owner's Machine. It has no idea of SQL, of time of
 // day or of the network, and it logs nothing: what happens is told to Events.
+//
+// The engine is a ring with one direction, and each station has a file: propose.go (the queue and the waiters) →
+// flush.go (one append of many commands) → the log → tail.go (apply, in order) → view.go (publish) → the answer.
+// snapshot.go keeps the log short beside it, row.go and snapfile.go hold the stored forms. What each station decides is
+// in a step type without goroutine, clock or I/O (flushstep.go, tailstep.go with apply.go, snapstep.go), so that a
+// simulation can repeat it by a seed. Start reading at the heads of flush.go and tail.go.
+//
+// There is no promise of stability for this package before v1: programs use package headwater.
 package replica
 
 import (
@@ -33,6 +41,7 @@ type Machine[S, R any] struct {
 	Empty S
 	// Apply computes the state after the row at index, and one result for each command. It is pure. An error means
 	// that the row cannot be decoded: the engine halts and keeps the state from before the row. A panic does the same.
+	// The bytes of the commands are never changed afterwards and may be kept, together with the row that they are part of.
 	Apply func(s S, index oplog.Index, commands [][]byte) (S, []R, error)
 	// Digest returns the digest of s, in constant time.
 	Digest func(s S) Digest
@@ -40,7 +49,7 @@ type Machine[S, R any] struct {
 	Encode func(s S, w io.Writer) error
 	Decode func(r io.Reader) (S, error)
 	// Recall returns the result that the command was given earlier, where the state remembers it. The engine asks it
-	// for proposals whose row was truncated before this node read it.
+	// for proposals whose row was truncated before this node read it. It may be nil: nothing is remembered.
 	Recall func(s S, command []byte) (R, bool)
 }
 
@@ -242,6 +251,7 @@ func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
 	now := time.Now()
 	tail.current = now
 	tail.set(snap.State, snap.Index, snap.Digest)
+	tail.behind()
 	tail.looked(bounds, nil, now)
 	r.table = table[R]{current: now}
 	r.table.status = Status{ClusterID: r.genesis.ClusterID, Incarnation: r.genesis.Incarnation}

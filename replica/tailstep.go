@@ -202,6 +202,15 @@ func (s *tailStep[S, R]) become(c Condition, at oplog.Index, reason string) {
 	}
 }
 
+// behind makes the condition CatchingUp.
+func (s *tailStep[S, R]) behind() {
+	reason := fmt.Sprintf("row %d is applied, and row %d is the newest known in the log", s.applied, max(s.newest, s.applied))
+	if s.newest <= s.applied {
+		reason = fmt.Sprintf("row %d is applied, and the end of the log has to be looked up", s.applied)
+	}
+	s.become(CatchingUp, s.applied+1, reason)
+}
+
 // read tells what a read after applied brought.
 func (s *tailStep[S, R]) read(rows []oplog.Row, err error, now time.Time) {
 	if err != nil {
@@ -233,7 +242,7 @@ func (s *tailStep[S, R]) read(rows []oplog.Row, err error, now time.Time) {
 	if len(rows) >= fullPage || size >= s.readBytes/4 {
 		s.readDue = true
 		if s.condition == Ready {
-			s.become(CatchingUp, 0, fmt.Sprintf("applied %d, row %d is in the log", s.applied, s.newest))
+			s.behind()
 		}
 	}
 }
@@ -280,7 +289,7 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 		s.missing, s.lagging, s.lateLook = 0, 0, 0
 		s.current = now
 		if s.condition == Gap {
-			s.become(CatchingUp, 0, "")
+			s.behind()
 		}
 	case covered && (truncated || s.missing > 0):
 		s.install = true
@@ -292,7 +301,7 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 	default:
 		s.readDue = true
 		if s.lateLook++; s.lateLook > 1 && s.condition != Gap {
-			s.become(CatchingUp, 0, fmt.Sprintf("applied %d, row %d is in the log", s.applied, s.newest))
+			s.behind()
 		}
 	}
 }
@@ -322,7 +331,7 @@ func (s *tailStep[S, R]) installed(snap *Snapshot[S], err error, now time.Time) 
 	}
 	s.errs = 0
 	s.set(snap.State, snap.Index, snap.Digest)
-	s.become(CatchingUp, 0, "")
+	s.behind()
 	return true
 }
 
