@@ -343,3 +343,57 @@ func TestEveryQueryAnswerComesBack(t *testing.T) {
 		}
 	}
 }
+
+// commit10 is the command that a busy writer sends most: one object with ten slices.
+func commit10() meta.Proposal {
+	slices := make([]meta.Slice, 10)
+	for i := range slices {
+		slices[i] = meta.Slice{StreamID: uint64(1000 + i), StreamEpoch: 3, StartOffset: 1_000_000, EndOffset: 1_000_512,
+			Position: uint64(i) << 16, Length: 1 << 16, MaxTimestamp: 1_700_000_000_000}
+	}
+	return meta.Proposal{Request: &meta.Request{Client: [16]byte{1}, Sequence: 5000, Oldest: 4990},
+		Command: meta.CommitObjects{Identity: meta.Identity{NodeID: 7, NodeEpoch: 4}, Objects: []meta.Object{
+			{ObjectID: 123_456, Size: 10 << 16, Attributes: []byte("0123456789abcdef"), Slices: slices}}}}
+}
+
+func BenchmarkFromProposal(b *testing.B) {
+	p := commit10()
+	b.ReportAllocs()
+	for b.Loop() {
+		api.FromProposal(p)
+	}
+}
+
+func BenchmarkToProposal(b *testing.B) {
+	m := api.FromProposal(commit10())
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := api.ToProposal(m); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCommandJSON(b *testing.B) {
+	m := api.FromProposal(commit10())
+	line, err := api.MarshalJSON(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("write", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := api.MarshalJSON(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := api.UnmarshalCommand(line); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -73,6 +73,27 @@ func TestEveryResultComesBack(t *testing.T) {
 	}
 }
 
+func TestDecodeResultRefuses(t *testing.T) {
+	t.Parallel()
+	atomic := byte(meta.KindAtomic)
+	for name, b := range map[string][]byte{
+		"nothing":                    nil,
+		"a number without result":    {byte(meta.KindFenceNode), 1},
+		"an unknown number":          {99, 1},
+		"an end in the middle":       {byte(meta.KindTrimStream), 1},
+		"bytes left over":            {byte(meta.KindPutKey), 1, 0},
+		"bytes after no result":      {0, 0},
+		"atomic in atomic":           {atomic, 1, byte(meta.Applied), atomic, 0},
+		"a rejection inside atomic":  {atomic, 1, byte(meta.Rejected), 0},
+		"more answers than bytes":    {atomic, 2, byte(meta.Applied), 0},
+		"an absurd number of answer": {atomic, 255, 255, 255, 255, 15},
+	} {
+		if res, err := meta.DecodeResult(b); err == nil {
+			t.Errorf("%s: decodes as %#v", name, res)
+		}
+	}
+}
+
 func TestDecodedSharesNothingWithInput(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 0))
