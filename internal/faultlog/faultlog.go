@@ -36,6 +36,7 @@ const (
 var opNames = [numOps]string{"init", "append", "read", "newest", "bounds", "wait", "create snapshot", "write part",
 	"commit snapshot", "abort snapshot", "open snapshot", "read part", "truncate"}
 
+// String returns the name of the operation.
 func (o Op) String() string {
 	if o < 0 || o >= numOps {
 		return "unknown operation"
