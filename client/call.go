@@ -37,8 +37,12 @@ func (c *Client) tryWithin(ctx context.Context, bound time.Duration, e *endpoint
 	if c.closed.Load() {
 		return attempt{err: fmt.Errorf("call %s: %w", method, meta.ErrClosed)}
 	}
-	tctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
+	tctx := ctx
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > bound {
+		var cancel context.CancelFunc
+		tctx, cancel = context.WithTimeout(ctx, bound)
+		defer cancel()
+	}
 	// The library fills in the peer when the call got a stream of a connection. Without one, nothing was sent.
 	var p peer.Peer
 	err := e.conn.Invoke(tctx, method, req, res, grpc.Peer(&p))

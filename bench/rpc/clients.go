@@ -9,6 +9,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/headwaterdb/headwater/client"
+	"github.com/headwaterdb/headwater/meta"
+
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/api/headwater/v1/headwaterv1connect"
 )
@@ -44,6 +47,15 @@ func newClient(kind, addr string, conns int) (call caller, closeAll func(), err 
 					t.CloseIdleConnections()
 				}
 			}, nil
+	case "headwater": // the project's client, which numbers the commands
+		c, err := client.Open(context.Background(), client.Options{Endpoints: []string{addr}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(_ int, ctx context.Context, m *pb.ProposeRequest) (*pb.ProposeResponse, error) {
+			_, err := meta.Propose(ctx, c, meta.PutKey{Key: m.Commands[0].GetPutKey().Key, Value: value})
+			return nil, err
+		}, func() { _ = c.Close() }, nil
 	case "grpc":
 		var cs []*grpc.ClientConn
 		for range conns {

@@ -3,7 +3,7 @@
 //
 // It exists to repeat the figures of docs/decisions/ on the choice of the RPC layer:
 //
-//	go run . -servers connect,grpc -clients connect,grpc -callers 1,16,64,256,1024 -time 3s -rounds 3
+//	go run . -servers connect,grpc,headwater -time 3s
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 
 func main() {
 	serve := flag.String("serve", "", "internal: run this server and print its address")
-	servers := flag.String("servers", "connect,connect-x,grpc,grpc-http,mux", "servers to measure")
-	clients := flag.String("clients", "connect,grpc", "clients to measure")
+	servers := flag.String("servers", "connect,lean,grpc-http,grpc,headwater", "servers to measure")
+	clients := flag.String("clients", "connect,grpc,headwater", "clients to measure")
 	callers := flag.String("callers", "1,16,64,256,1024", "numbers of concurrent callers")
 	conns := flag.Int("conns", 1, "connections of a client")
 	took := flag.Duration("time", 2*time.Second, "time of one measurement")
@@ -59,6 +59,9 @@ func measure(servers, clients, callers []string, conns int, took time.Duration, 
 				return fmt.Errorf("start server %s: %w", s, err)
 			}
 			for _, c := range clients {
+				if c == "headwater" && s != c {
+					continue // the echoes serve Propose alone
+				}
 				for _, n := range callers {
 					k, err := strconv.Atoi(n)
 					if err != nil {
@@ -87,7 +90,7 @@ func measure(servers, clients, callers []string, conns int, took time.Duration, 
 			for _, n := range callers {
 				fs := got[s+" "+c+" "+n]
 				if len(fs) == 0 {
-					fmt.Print(" stood still |")
+					fmt.Print(" – |")
 					continue
 				}
 				slices.SortFunc(fs, func(a, b figure) int { return int(a.rate - b.rate) })

@@ -7,9 +7,9 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/h2c"
 	"google.golang.org/grpc"
+
+	"github.com/headwaterdb/headwater/server"
 
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/api/headwater/v1/headwaterv1connect"
@@ -42,8 +42,8 @@ var echoDesc = grpc.ServiceDesc{
 	}},
 }
 
-func grpcEcho(o ...grpc.ServerOption) *grpc.Server {
-	s := grpc.NewServer(o...)
+func grpcEcho() *grpc.Server {
+	s := grpc.NewServer()
 	s.RegisterService(&echoDesc, struct{}{})
 	return s
 }
@@ -64,16 +64,12 @@ func runServer(kind string) error {
 	switch kind {
 	case "connect": // net/http's own h2c
 		return (&http.Server{Handler: mux, Protocols: &both, HTTP2: h2}).Serve(l)
-	case "connect-x": // x/net's
-		return (&http.Server{Handler: h2c.NewHandler(mux, &http2.Server{MaxConcurrentStreams: 2000})}).Serve(l)
 	case "lean": // net/http's h2c with a hand-written unary gRPC handler
 		return (&http.Server{Handler: http.HandlerFunc(leanPropose), Protocols: &both, HTTP2: h2}).Serve(l)
-	case "lean-x": // x/net's with the same handler
-		return (&http.Server{Handler: h2c.NewHandler(http.HandlerFunc(leanPropose), &http2.Server{MaxConcurrentStreams: 2000})}).Serve(l)
 	case "grpc": // grpc-go's own transport
 		return grpcEcho().Serve(l)
-	case "grpc-workers":
-		return grpcEcho(grpc.NumStreamWorkers(64)).Serve(l)
+	case "headwater": // the project's server: both transports on one port, translations, an echo for a store
+		return server.New(newEchoStore(), server.Options{}).Serve(l)
 	case "grpc-http": // grpc-go on net/http
 		return (&http.Server{Handler: grpcEcho(), Protocols: &both, HTTP2: h2}).Serve(l)
 	}
