@@ -353,20 +353,21 @@ func TestAtomicIsMeasuredExactly(t *testing.T) {
 
 // fill returns an Atomic of n times c, and of values, that takes size bytes.
 func fill(c meta.Command, n, size int) meta.Atomic {
+	put := func(value int) meta.Command { return meta.PutKey{Key: "k", Value: make([]byte, value)} }
+	takes := func(c meta.Command) int { return len(meta.AppendCommand(nil, c)) }
 	var a meta.Atomic
 	for range n {
 		a.Commands = append(a.Commands, c)
 	}
-	put := func(value int) meta.Command { return meta.PutKey{Key: "k", Value: make([]byte, value)} }
-	room := func() int { return size - len(meta.AppendCommand(nil, a)) }
-	for room() > 201_000 {
-		a.Commands = append(a.Commands, put(200_000))
+	room := size - takes(meta.Atomic{}) - n*takes(c)
+	for large := put(200_000); room > 201_000; room -= takes(large) {
+		a.Commands = append(a.Commands, large)
 	}
-	a.Commands = append(a.Commands, put(0))
-	// The last value takes what is left, less the bytes that its own length takes more for it.
-	for value := max(room()-3, 0); room() > 0; value++ {
-		a.Commands[len(a.Commands)-1] = put(value)
+	value := room - takes(put(0)) - 2 // the length of a value takes at most 2 bytes more than that of none
+	for takes(put(value)) < room {
+		value++
 	}
+	a.Commands = append(a.Commands, put(value))
 	return a
 }
 
