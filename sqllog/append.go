@@ -16,6 +16,10 @@ func (l *Log) Init(ctx context.Context, genesis []byte) error {
 	if len(genesis) > oplog.MaxPayload {
 		return fmt.Errorf("init: genesis of %d bytes, at most %d are allowed: %w", len(genesis), oplog.MaxPayload, oplog.ErrTooLarge)
 	}
+	// Where a cluster is there already, a look says so without waiting for the right to write.
+	if _, err := l.Bounds(ctx); err == nil {
+		return fmt.Errorf("init: %w", oplog.ErrExists)
+	}
 	if err := l.createTables(ctx); err != nil {
 		return fmt.Errorf("init: create the tables: %w", err)
 	}

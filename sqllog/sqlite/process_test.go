@@ -205,6 +205,10 @@ func TestSuspendedWithLock(t *testing.T) {
 		t.Errorf("newest beside a suspended writer: %d, %v", newest, err)
 	}
 
+	if err := l.Init(t.Context(), []byte("other")); !errors.Is(err, oplog.ErrExists) {
+		t.Errorf("init beside a suspended writer: %v, want to be told that a cluster is there", err)
+	}
+
 	patient := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
 	defer patient.Close()
 	waiting := make(chan error)
