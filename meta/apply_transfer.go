@@ -20,7 +20,7 @@ func (t *tx) recordTransfer(c RecordTransfer) outcome {
 		return reject(CodeNodeNotFound, "node %d, to which stream %d is to go, is not registered", c.ToNode, c.StreamID)
 	case c.Boundary < s.end:
 		return reject(CodeOffsetMismatch, "boundary %d is below the end %d of stream %d", c.Boundary, s.end, c.StreamID)
-	case len(debts) >= maxDebts:
+	case len(debts) >= maxDebts: // as the rule says, also where this transfer would add none
 		return reject(CodeTooManyDebts, "stream %d has %d debts already, at most %d are allowed", c.StreamID, len(debts), maxDebts)
 	}
 	r := rareOf(s)
@@ -75,9 +75,11 @@ func (t *tx) forceCloseStream(c ForceCloseStream) outcome {
 	return applied(CloseStreamResult{EndOffset: next.end})
 }
 
-// writeOff returns the rare part of a stream after its debts became losses; the same one where it has nothing to write off.
+// writeOff returns the rare part of a stream after its debts became losses; the same one where it has nothing to write
+// off: neither a debt nor a transfer, without which there is no reservation. Above maxLosses it refuses, which the design
+// leaves open: to merge losses over data that is there would hide it.
 func (t *tx) writeOff(id uint64, s *stream) (*streamRare, *Error) {
-	if len(s.rare.debts) == 0 && s.rare.reservedFor == 0 && s.rare.transfer == nil {
+	if len(s.rare.debts) == 0 && s.rare.transfer == nil {
 		return s.rare, nil
 	}
 	r := rareOf(s)

@@ -70,6 +70,7 @@ func TestRecordTransfer(t *testing.T) {
 		{name: "the largest boundary", given: full, cmd: recordTransfer(at(1, 1), 1, 1, 2, 1<<63-1), want: "applied", result: meta.RecordTransferResult{StartOffset: 100, Boundary: 1<<63 - 1}},
 		{name: "64 debts already", given: indebted(64), cmd: recordTransfer(at(164, 1), 1, 65, 0, 10_000), want: "TOO_MANY_DEBTS"},
 		{name: "64 debts already goes after the boundary", given: indebted(64), cmd: recordTransfer(at(164, 1), 1, 65, 0, 1), want: "OFFSET_MISMATCH"},
+		{name: "64 debts already, where no other would come", given: indebted(64), cmd: recordTransfer(at(164, 1), 1, 65, 0, 640), want: "TOO_MANY_DEBTS"},
 		{name: "63 debts already", given: indebted(63), cmd: recordTransfer(at(163, 1), 1, 64, 0, 10_000), want: "applied", check: func(t *testing.T, c *world) {
 			if s := c.stream(1); s.Debts != 64 {
 				t.Errorf("%d debts, want 64", s.Debts)
@@ -88,6 +89,30 @@ func indebted(debts uint64) []meta.Command {
 		cmds = then(cmds, recordTransfer(at(next-1, 1), 1, 1+i, 0, 10*(i+1)), registerNode(next, "r"), openStream(at(next, 1), 1, 0))
 	}
 	return cmds
+}
+
+// TestTwoFutures: two rows that are applied to one state, as a dry run and the real one are, know nothing of each other.
+func TestTwoFutures(t *testing.T) {
+	t.Parallel()
+	for debts := range uint64(10) {
+		c := newWorld(t).given(indebted(debts)...)
+		future := func(boundary uint64) *meta.State {
+			next, answers := meta.ApplyProposals(c.s, meta.Proposal{Command: recordTransfer(at(100+debts, 1), 1, 1+debts, 0, boundary)})
+			if answers[0].Status != meta.Applied {
+				t.Fatal(answers[0].Err)
+			}
+			return next
+		}
+		one := future(1000)
+		digest := one.Digest()
+		two := future(2000)
+		if err := one.Verify(); err != nil || one.Digest() != digest {
+			t.Fatalf("with %d debts: the one future changed when the other came: %v", debts, err)
+		}
+		if err := two.Verify(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestDebtsOutlastTheirOwner: debts belong to the node id, survive its restart and a half-done rescue.

@@ -80,8 +80,11 @@ func verifyStream(id uint64, st *stream, s *State, wrong func(string, ...any)) {
 	if r.orNil() == nil {
 		wrong("stream %d: an empty rare part", id)
 	}
-	if st.open && (r.reservedFor != 0 || r.transfer != nil) {
-		wrong("stream %d: open, yet reserved or transferred", id)
+	if st.open && r.transfer != nil {
+		wrong("stream %d: open, yet transferred", id)
+	}
+	if (r.transfer == nil && r.reservedFor != 0) || (r.transfer != nil && r.reservedFor != r.transfer.to) {
+		wrong("stream %d: reserved for node %d, transfer %+v", id, r.reservedFor, r.transfer)
 	}
 	verifyIntervals(id, st, wrong)
 	var end uint64
