@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -120,15 +121,16 @@ func testProtocol(t *testing.T, name string, propose func(context.Context, *pb.P
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	now := headwater.Ready
-	f := &fake{status: func() headwater.Status { return headwater.Status{Condition: now} }}
+	var now atomic.Value
+	now.Store(headwater.Ready)
+	f := &fake{status: func() headwater.Status { return headwater.Status{Condition: now.Load().(headwater.Condition)} }}
 	for c, want := range map[headwater.Condition]healthpb.HealthCheckResponse_ServingStatus{
 		headwater.Ready: healthpb.HealthCheckResponse_SERVING, headwater.CatchingUp: healthpb.HealthCheckResponse_SERVING,
 		headwater.Gap: healthpb.HealthCheckResponse_NOT_SERVING, headwater.Halted: healthpb.HealthCheckResponse_NOT_SERVING,
 		headwater.Diverged: healthpb.HealthCheckResponse_NOT_SERVING, headwater.Rewound: healthpb.HealthCheckResponse_NOT_SERVING,
 		headwater.Closed: healthpb.HealthCheckResponse_NOT_SERVING,
 	} {
-		now = c
+		now.Store(c)
 		s, addr := serve(t, f, server.Options{})
 		h := healthpb.NewHealthClient(dial(t, addr))
 		for _, name := range []string{"", "headwater.v1.Headwater"} {
