@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -97,47 +95,6 @@ func (a *app) bounded(ctx context.Context) (context.Context, context.CancelFunc)
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, a.timeout)
-}
-
-// input is an opened FILE or standard input.
-type input struct {
-	io.Reader
-	io.Closer
-	size     int64 // 0: not known
-	identity [32]byte
-}
-
-func (a *app) openInput(file, run string) (*input, error) {
-	in := &input{Reader: a.in, Closer: io.NopCloser(nil)}
-	var whole io.Reader
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, usagef("open input: %w", err)
-		}
-		in.Reader, in.Closer = f, f
-		st, err := f.Stat()
-		if err != nil || st.IsDir() {
-			return nil, firstError(usagef("open input: %s is a directory", file), f.Close())
-		}
-		if st.Mode().IsRegular() {
-			in.size, whole = st.Size(), f
-		}
-	}
-	if whole == nil && run == "" {
-		_, _ = rand.Read(in.identity[:]) // never fails
-		return in, nil
-	}
-	var err error
-	if in.identity, err = inputIdentity(whole, run); err != nil {
-		return nil, unavailable(fmt.Errorf("read input: %w", err), "")
-	}
-	if f, ok := in.Reader.(*os.File); ok && whole != nil {
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return nil, unavailable(fmt.Errorf("read input: %w", err), "")
-		}
-	}
-	return in, nil
 }
 
 // The bounds of one batch: as much as fits into one row of the log.
@@ -354,79 +311,4 @@ func (r *applyRun) finish(err error, interrupted bool) error {
 		return refused(nil, "")
 	}
 	return nil
-}
-
-// maxPlan is how many commands the API judges together in a dry run.
-const maxPlan = 1000
-
-// plan judges the commands one after another, each against what the earlier ones would leave.
-func (r *applyRun) plan(ctx context.Context) error {
-	in := newLineReader(r.in, r.in.identity)
-	var lines []inputLine
-	var commands []*headwaterv1.Command
-	for {
-		line, err := in.next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return unavailable(fmt.Errorf("read line %d: %w", in.number+1, err), "")
-		}
-		if line.number < r.o.fromLine {
-			continue
-		}
-		if line.refused == nil {
-			commands = append(commands, api.FromProposal(line.proposal))
-		}
-		if lines = append(lines, line); len(lines) > maxPlan {
-			return usagef("a dry run judges at most %d commands together; line %d is one more", maxPlan, line.number)
-		}
-	}
-	answers, changes, err := r.judge(ctx, commands)
-	if err != nil {
-		return err
-	}
-	for _, l := range lines {
-		var answer *headwaterv1.Answer
-		var its []*headwaterv1.Change
-		if l.refused == nil {
-			answer, its = answers[0], changes[0]
-			answers, changes = answers[1:], changes[1:]
-		} else {
-			answer = l.answer()
-		}
-		r.count(l, answer)
-		if err := r.write(l, answer, its); err != nil {
-			return err
-		}
-		if r.o.stop && answer.GetStatus() == headwaterv1.Answer_REJECTED {
-			break
-		}
-	}
-	err = r.finish(nil, false)
-	fmt.Fprintln(r.err, "dry run: nothing was done")
-	return err
-}
-
-// judge returns for each command its answer and what it would change.
-func (r *applyRun) judge(ctx context.Context, commands []*headwaterv1.Command) ([]*headwaterv1.Answer, [][]*headwaterv1.Change, error) {
-	if len(commands) == 0 {
-		return nil, nil, nil
-	}
-	ctx, cancel := r.bounded(ctx)
-	defer cancel()
-	resp, err := call(ctx, r.cluster.rpc.DryRun, &headwaterv1.DryRunRequest{Commands: commands, Read: r.cluster.read})
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(resp.GetAnswers()) != len(commands) {
-		return nil, nil, unavailable(fmt.Errorf("asked for %d answers, got %d", len(commands), len(resp.GetAnswers())), "")
-	}
-	changes := make([][]*headwaterv1.Change, len(commands))
-	for _, c := range resp.GetChanges() {
-		if i := int(c.GetCommand()); i < len(changes) {
-			changes[i] = append(changes[i], c)
-		}
-	}
-	return resp.GetAnswers(), changes, nil
 }

@@ -96,19 +96,6 @@ func (l *lineReader) request() *meta.Request {
 	return &meta.Request{Client: [16]byte(h.Sum(nil)), Sequence: uint64(place%blockLines) + 1, Oldest: 1}
 }
 
-// inputIdentity is the identity of an input: what is in it, and the name of the run, where one was given.
-func inputIdentity(r io.Reader, run string) (id [32]byte, err error) {
-	h := sha256.New()
-	_ = binary.Write(h, binary.BigEndian, uint64(len(run)))
-	h.Write([]byte(run))
-	if r != nil {
-		if _, err := io.Copy(h, r); err != nil {
-			return id, err
-		}
-	}
-	return [32]byte(h.Sum(nil)), nil
-}
-
 func refusedLine(number int, code meta.Code, why string) *meta.Error {
 	return &meta.Error{Code: code, Message: fmt.Sprintf("line %d: %s", number, why), Inner: -1}
 }
