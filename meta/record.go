@@ -29,7 +29,7 @@ type Stream struct {
 	EndOffset   uint64    // the next offset
 	ReservedFor uint64    // the node for which the next open is reserved; 0: for none
 	Transfer    *Transfer // the transfer that closed the stream; nil where open, or closed otherwise. Not to be changed
-	Ranges      uint64    // how many ranges, debts, losses and indexed slices it has
+	Ranges      uint64    // how many ranges, debts, losses and live slices it has
 	Debts       uint64
 	Losses      uint64
 	Slices      uint64

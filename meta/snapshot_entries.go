@@ -23,7 +23,7 @@ func (d *snapshotReader) node() (uint64, *node) {
 	n.registered = d.entry.Bool()
 	n.address = d.text(MaxAddressBytes)
 	n.labels = d.labelList()
-	n.format = d.number()
+	n.format = d.entry.Uvarint() // no limit bounds it
 	n.renewals = d.number()
 	n.fenced = d.entry.Bool()
 	n.rescuer = d.identity()
@@ -166,7 +166,7 @@ func (d *snapshotReader) clients() {
 		sequence uint64
 	}
 	read := func(d *snapshotReader) (place, *keptAnswer) {
-		p := place{string(d.entry.Raw(16)), d.number()}
+		p := place{string(d.entry.Raw(16)), d.entry.Uvarint()}
 		return p, d.kept()
 	}
 	var at place
@@ -197,7 +197,7 @@ func (d *snapshotReader) clients() {
 
 // client mirrors appendClient.
 func (d *snapshotReader) client() (string, *client) {
-	return string(d.entry.Raw(16)), &client{oldest: d.number(), seen: d.entry.Uvarint()}
+	return string(d.entry.Raw(16)), &client{oldest: d.entry.Uvarint(), seen: d.entry.Uvarint()}
 }
 
 // kept mirrors appendKept behind the sequence.

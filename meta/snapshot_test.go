@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -104,6 +105,45 @@ func TestSnapshotOfNothing(t *testing.T) {
 	s := decodeState(t, encodeState(t, meta.NewState()))
 	if s.Digest() != meta.NewState().Digest() || s.FormatLevel() != meta.FirstFormat {
 		t.Errorf("digest %x, level %d", s.Digest(), s.FormatLevel())
+	}
+}
+
+// TestSnapshotOfTheLargestNumbers puts into a state the largest numbers that the limits let pass, those that no limit
+// bounds too: what is applied must decode, or no node could start from the snapshot.
+func TestSnapshotOfTheLargestNumbers(t *testing.T) {
+	t.Parallel()
+	const most, offset = math.MaxUint64, math.MaxInt64
+	me := meta.Identity{NodeID: most, NodeEpoch: offset}
+	request := func(sequence, oldest uint64) *meta.Request {
+		return &meta.Request{Client: [16]byte{1}, Sequence: sequence, Oldest: oldest}
+	}
+	object := meta.Object{ObjectID: 1, Size: offset, Slices: []meta.Slice{{StreamID: 1, StreamEpoch: offset, EndOffset: offset,
+		Position: offset, Length: offset, MaxTimestamp: math.MinInt64}}}
+	s := meta.NewState()
+	for i, p := range []meta.Proposal{
+		{Command: meta.RegisterNode{NodeID: most, Epoch: offset, Instance: [16]byte{1}, FormatLevel: most}},
+		{Command: meta.CreateStream{Identity: me, Name: "a"}},
+		{Command: meta.OpenStream{Identity: me, StreamID: 1, Epoch: offset}},
+		{Command: meta.PrepareObjects{Identity: me, Count: 2, Deadline: math.MinInt64}, Request: request(1, 1)},
+		{Command: meta.RecordTransfer{Identity: me, StreamID: 1, Epoch: offset, ToNode: most, Boundary: offset}},
+		{Command: meta.CommitObjects{Identity: me, Objects: []meta.Object{object}}, Request: request(most, most)},
+		{Command: meta.ReclaimObjects{Time: math.MaxInt64, Limit: 1}, Stamp: math.MinInt64},
+	} {
+		b, err := meta.AppendProposal(nil, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, answers, err := s.Apply(s.Index()+1, [][]byte{b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answers[0].Err; err != nil {
+			t.Fatalf("command %d: %v", i, err)
+		}
+		s = next
+		if got := decodeState(t, encodeState(t, s)); got.Digest() != s.Digest() || got.Verify() != nil {
+			t.Fatalf("after command %d: digest %x became %x, %v", i, s.Digest(), got.Digest(), got.Verify())
+		}
 	}
 }
 
