@@ -167,6 +167,11 @@ func TestGapWaits(t *testing.T) {
 				if !errors.Is(res.Err, replica.ErrUnavailable) || !strings.Contains(res.Err.Error(), "gap at index 30") {
 					t.Errorf("proposal: %v", res.Err)
 				}
+				soon, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := r.Wait(soon, 40); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "row 30 is missing") {
+					t.Errorf("a wait in vain ends in %v", err)
+				}
 				propose(t, healthy, "healthy goes on")
 				time.Sleep(time.Minute)
 				if st := r.Status(); st.Condition != replica.Gap || st.Applied != 29 || st.Behind < time.Minute {

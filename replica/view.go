@@ -50,9 +50,17 @@ func (r *Replica[S, R]) Wait(ctx context.Context, index oplog.Index) (*View[S], 
 				return nil, r.waitError(index)
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for index %d at %d: %w", index, v.Index, ctx.Err())
+			return nil, fmt.Errorf("wait for index %d at %d%s: %w", index, v.Index, r.held(), ctx.Err())
 		}
 	}
+}
+
+// held says what keeps the replica from getting on, for those who waited in vain; nothing where nothing does.
+func (r *Replica[S, R]) held() string {
+	if st := r.Status(); st.Condition != Ready && st.Reason != "" {
+		return fmt.Sprintf(" (%v: %s)", st.Condition, st.Reason)
+	}
+	return ""
 }
 
 func (r *Replica[S, R]) waitError(index oplog.Index) error {
