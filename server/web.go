@@ -72,27 +72,11 @@ The service is headwater.v1.Headwater: gRPC, gRPC-Web and plain JSON over HTTP, 
 Probes: /healthz (the node serves), /readyz (and is up to date), grpc.health.v1.Health. Reflection is on.
 `
 
-// timedBody bounds how long a client may take to send a request's body, but not how long the answer may take.
+// timedBody bounds how long a client may take to send a request's body, but not how long the answer may take: net/http
+// lifts the bound itself once the body has ended.
 func timedBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := http.NewResponseController(w)
-		if c.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
-			r.Body = &timed{ReadCloser: r.Body, c: c}
-		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported: a listener of somebody else
 		next.ServeHTTP(w, r)
 	})
-}
-
-type timed struct {
-	io.ReadCloser
-	c *http.ResponseController
-}
-
-// Read lifts the bound when the body has ended.
-func (t *timed) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	if err == io.EOF {
-		_ = t.c.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
