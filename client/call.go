@@ -161,18 +161,19 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.o.Timeout)
 }
 
-// call calls a method that changes nothing, on server after server until one answers or ctx ends.
-func (c *Client) call(ctx context.Context, method string, req, res proto.Message) error {
+// call calls a method that changes nothing, on server after server until one answers or ctx ends. It returns the one
+// that answered.
+func (c *Client) call(ctx context.Context, method string, req, res proto.Message) (*endpoint, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for r := (round{c: c}); ; {
 		e := c.endpoint()
 		a := c.try(ctx, e, method, req, res)
 		if a.err == nil {
-			return nil
+			return e, nil
 		}
 		if !r.next(ctx, e, a) {
-			return ended(ctx, a.err)
+			return nil, ended(ctx, a.err)
 		}
 		proto.Reset(res)
 	}

@@ -67,7 +67,7 @@ type answered interface {
 func query[Res answered](ctx context.Context, r Reader, method string, req proto.Message, set func(*pb.Read), res Res) (At, error) {
 	m, remembered := r.message()
 	set(m)
-	if err := r.c.call(ctx, method, req, res); err != nil {
+	if _, err := r.c.call(ctx, method, req, res); err != nil {
 		// The servers have gone on to another history. That is told once; then the client begins anew.
 		if remembered != "" && errors.Is(err, meta.ErrIncarnation) {
 			r.c.forget(remembered)

@@ -44,13 +44,10 @@ var conditions = map[pb.StatusResponse_Condition]string{
 
 // Status tells how the node of the server in use stands.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	e := c.endpoint() // a failure moves on, so this is the one that answered only if none did
 	m := &pb.StatusResponse{}
-	if err := c.call(ctx, methodStatus, &pb.StatusRequest{}, m); err != nil {
+	e, err := c.call(ctx, methodStatus, &pb.StatusRequest{}, m)
+	if err != nil {
 		return Status{}, err
-	}
-	if now := c.endpoint(); now != e {
-		e = now
 	}
 	condition, ok := conditions[m.Condition]
 	if !ok {
