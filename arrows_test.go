@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"internal/faultlog":                   {"oplog"},
 	"internal/gen":                        {"meta"},
 	"internal/liveness":                   {".", "meta"},
+	"internal/model":                      {"meta"},
 	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }
