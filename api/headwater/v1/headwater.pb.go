@@ -7787,7 +7787,6 @@ func (x *ReadLogResponse) GetRow() *Row {
 type Row struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Index       uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Version     uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	Incarnation string                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The process that wrote it, hexadecimal.
 	Writer string `protobuf:"bytes,4,opt,name=writer,proto3" json:"writer,omitempty"`
@@ -7838,13 +7837,6 @@ func (*Row) Descriptor() ([]byte, []int) {
 func (x *Row) GetIndex() uint64 {
 	if x != nil {
 		return x.Index
-	}
-	return 0
-}
-
-func (x *Row) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
 	}
 	return 0
 }
@@ -8724,10 +8716,9 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"from_index\x18\x01 \x01(\x04R\tfromIndex\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x04R\x05limit\"6\n" +
 	"\x0fReadLogResponse\x12#\n" +
-	"\x03row\x18\x01 \x01(\v2\x11.headwater.v1.RowR\x03row\"\xdb\x02\n" +
+	"\x03row\x18\x01 \x01(\v2\x11.headwater.v1.RowR\x03row\"\xc7\x02\n" +
 	"\x03Row\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\rR\aversion\x12 \n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\tR\vincarnation\x12\x16\n" +
 	"\x06writer\x18\x04 \x01(\tR\x06writer\x12\x14\n" +
 	"\x05batch\x18\x05 \x01(\x04R\x05batch\x12%\n" +
@@ -8738,7 +8729,7 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\vundecodable\x18\n" +
 	" \x01(\tR\vundecodable\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\v \x01(\tR\tclusterId\"7\n" +
+	"cluster_id\x18\v \x01(\tR\tclusterIdJ\x04\b\x02\x10\x03\"7\n" +
 	"\rExportRequest\x12&\n" +
 	"\x04read\x18\x01 \x01(\v2\x12.headwater.v1.ReadR\x04read\">\n" +
 	"\x0eExportResponse\x12,\n" +
