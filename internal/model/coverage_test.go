@@ -76,7 +76,7 @@ var expected = map[meta.Kind]string{
 	meta.KindDeleteKey:      "APPLIED REDUNDANT KEY_VERSION_MISMATCH" + limitCodes + identity + requests,
 	meta.KindCheckKey:       "REDUNDANT KEY_EXISTS KEY_VERSION_MISMATCH" + limitCodes + requests,
 	meta.KindAtomic: "APPLIED REDUNDANT REPEATED REQUEST_REUSED STREAM_NOT_CLOSED OFFSET_MISMATCH OBJECT_NOT_FOUND KEY_EXISTS" +
-		" COVERAGE_MISMATCH" + limitCodes + identity + stream,
+		" COVERAGE_MISMATCH NODE_HAS_STREAMS STREAM_EXISTS STREAM_NOT_FOUND STREAM_NOT_OWNED" + limitCodes + identity,
 	meta.KindSetFormat: "APPLIED REDUNDANT INVALID_ARGUMENT FORMAT_UNSUPPORTED",
 	find:               "end limit debt loss",
 }

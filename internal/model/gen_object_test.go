@@ -91,7 +91,7 @@ func (g *gen) commitObjects() meta.Command {
 	next := map[[2]uint64]uint64{} // by stream and epoch, what the earlier slices left
 	for _, id := range slices.Compact(ids) {
 		o := g.object(id)
-		for range g.upTo(4) {
+		for range g.upTo(g.burst) {
 			o.Slices = append(o.Slices, g.nextSlice(node, next)...)
 		}
 		c.Objects = append(c.Objects, o)
@@ -222,8 +222,10 @@ func (g *gen) compactObjects() meta.Command {
 		}
 	}
 	if len(c.Objects) > 0 && g.chance(3) {
-		for _, id := range g.some(g.objectsIn(meta.ObjectDeletable, c.Identity.NodeID), 1) {
-			c.Objects[0].ObjectID = id // given up, perhaps
+		for _, o := range g.m.Objects() {
+			if o.State == meta.ObjectDeletable && o.CommittedIndex == 0 && o.Owner == c.Identity.NodeID {
+				c.Objects[0].ObjectID = o.ID // given up before it was committed
+			}
 		}
 	}
 	return c

@@ -12,6 +12,7 @@ import (
 // profile bends the choice of one run, so that some runs crowd onto one stream and others spread out.
 type profile struct {
 	nodes, streams, keys uint64
+	burst                uint64 // the most slices of an object
 	boosted              [2]meta.Kind
 }
 

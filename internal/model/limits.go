@@ -98,17 +98,17 @@ func atomicWeight(c meta.Atomic) (n int) {
 		case meta.ForgetObjects:
 			n += len(c.ObjectIDs)
 		case meta.CommitObjects:
-			n += objectWeight(c.Objects)
+			n += slicesOf(c.Objects)
 		case meta.CompactObjects:
-			n += len(c.Sources) + objectWeight(c.Objects)
+			n += len(c.Sources) + slicesOf(c.Objects)
 		}
 	}
 	return n
 }
 
-func objectWeight(objects []meta.Object) (n int) {
+func slicesOf(objects []meta.Object) (n int) {
 	for _, o := range objects {
-		n += 1 + len(o.Slices)
+		n += len(o.Slices)
 	}
 	return n
 }

@@ -31,6 +31,7 @@ type place struct {
 	index    uint64
 	position int
 	stamp    int64
+	left     *uint64 // inside Atomic: how many slices of sources its compactions may still name
 }
 
 // verdict is what the rules say about one command. Of a refusal only code, inner and current are filled in.
@@ -166,17 +167,12 @@ func (s *state) judge(at place, c meta.Command) verdict {
 // atomic judges the commands one after another, each against what the earlier ones left.
 func (s *state) atomic(at place, c meta.Atomic) verdict {
 	var answers []meta.InnerAnswer
-	weight := uint64(atomicWeight(c))
+	left := uint64(maxSlices - atomicWeight(c))
+	at.left = &left
 	all := meta.Redundant
 	for i, inner := range c.Commands {
-		if compact, ok := inner.(meta.CompactObjects); ok {
-			weight += s.sourceSlices(compact)
-		}
 		copied := s.clone()
 		v := copied.judge(at, inner)
-		if v.status != meta.Rejected && weight > maxSlices {
-			v = reject(meta.CodeTooLarge)
-		}
 		if v.status == meta.Rejected {
 			v.err.Inner = i
 			return v

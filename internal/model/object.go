@@ -159,8 +159,12 @@ func (s *state) compactObjects(at place, c meta.CompactObjects) verdict {
 	if err := s.identity(c.Identity); err != nil {
 		return refused(err)
 	}
-	if s.sourceSlices(c) > maxSlices {
+	held := s.sourceSlices(c)
+	if held > maxSlices || at.left != nil && held > *at.left {
 		return reject(meta.CodeTooLarge)
+	}
+	if at.left != nil {
+		*at.left -= held
 	}
 	if s.compactedBefore(c) {
 		return redundant(nil)

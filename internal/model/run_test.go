@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -26,6 +27,7 @@ type pair struct {
 	state *meta.State
 	model *model.Model
 	cov   coverage
+	quick bool // compare records and changes only when check is called
 }
 
 func newPair(t tester, cov coverage) *pair {
@@ -46,22 +48,42 @@ func (p *pair) row(proposals ...meta.Proposal) {
 		encoded, kept = append(encoded, b), append(kept, q)
 	}
 	index := p.model.Index() + 1
-	next, answers, err := p.state.Apply(index, encoded)
+	next, answers, changes, err := p.state.ApplyWithChanges(index, encoded)
 	if err != nil {
 		p.t.Fatalf("row %d: %v", index, err)
 	}
 	for i, q := range kept {
-		before := p.model.Clone()
+		var before *model.Model
+		if !p.quick {
+			before = p.model.Clone()
+		}
 		want := p.model.Step(index, i, q)
 		p.compareAnswer(q, answers[i], want)
 		p.cov.count(q.Command, want)
+		if p.quick {
+			continue
+		}
 		p.cov.countEffects(q.Command, want, before, p.model)
+		mine := slices.DeleteFunc(slices.Clone(changes), func(c meta.Change) bool { return c.Command != i })
+		if want.Status == meta.Applied {
+			p.compareChanges(q, mine, before, p.model)
+		} else if len(mine) > 0 {
+			p.t.Fatalf("row %d: %s changed nothing, but is told to have: %+v", index, show(q), mine)
+		}
 	}
 	p.model.Apply(index, nil)
 	p.state = next
+	if !p.quick {
+		p.check()
+	}
+}
+
+// check compares all records, and meta's digest and indexes with its entries.
+func (p *pair) check() {
+	p.t.Helper()
 	p.compareRecords()
 	if err := p.state.Verify(); err != nil {
-		p.t.Fatalf("row %d: verify: %v", index, err)
+		p.t.Fatalf("row %d: verify: %v", p.model.Index(), err)
 	}
 }
 
@@ -211,6 +233,7 @@ func run(t *rapid.T, cov coverage) {
 	p := newPair(t, cov)
 	g := newGen(p.model, profile{
 		nodes: 1 + r.Uint64N(5), streams: 1 + r.Uint64N(6), keys: r.Uint64N(4),
+		burst:   []uint64{4, 4, 4, 100}[r.IntN(4)],
 		boosted: [2]meta.Kind{kinds[r.IntN(len(kinds))], kinds[r.IntN(len(kinds))]},
 	})
 	p.row(g.prelude()...)
