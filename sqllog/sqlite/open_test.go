@@ -293,15 +293,23 @@ func TestReadOnly(t *testing.T) {
 		t.Fatalf("create a snapshot: %v", err)
 	}
 	_, errTruncate := ro.Truncate(t.Context(), 2, 1)
-	for name, err := range map[string]error{"append": ro.Append(t.Context(), 4, nil), "init": ro.Init(t.Context(), nil),
+	for name, err := range map[string]error{"append": ro.Append(t.Context(), 4, nil),
 		"write a part": w.WritePart(t.Context(), []byte("x")), "truncate": errTruncate} {
 		if !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
 			t.Errorf("%s: %v, want read-only", name, err)
 		}
 	}
+	if err := ro.Init(t.Context(), nil); !errors.Is(err, oplog.ErrExists) {
+		t.Errorf("init of a cluster that is there: %v, want to be told so", err)
+	}
 	appendRows(t, l, 4, 4)
 	if err := ro.Wait(t.Context(), 3); err != nil {
 		t.Errorf("wait: %v", err)
+	}
+	other := open(t, sqlite.Options{Path: path, Prefix: "other", ReadOnly: true})
+	defer other.Close()
+	if err := other.Init(t.Context(), nil); !errors.Is(err, oplog.ErrReadOnly) {
+		t.Errorf("init where there is no cluster yet: %v, want read-only", err)
 	}
 }
 
