@@ -2,6 +2,8 @@ package server
 
 import (
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 )
@@ -13,8 +15,9 @@ var protoFiles = map[string]string{
 }
 
 // nativeServer serves the methods by the gRPC library's own transport.
-func nativeServer(s *service, methods []method) *grpc.Server {
+func nativeServer(s *service, methods []method, large gate) *grpc.Server {
 	g := grpc.NewServer(
+		grpc.ForceServerCodecV2(nativeCodec{encoding.GetCodecV2(proto.Name), large}),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 
 	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
@@ -9,7 +10,7 @@ import (
 )
 
 // limitOf reads the limit of a page or a search, whose bounds package meta judges.
-func limitOf(n uint32) int { return int(min(n, 1<<30)) }
+func limitOf(n uint32) int { return int(min(uint64(n), math.MaxInt)) }
 
 func (s *service) counts(ctx context.Context, r *pb.CountsRequest) (*pb.CountsResponse, error) {
 	v, err := s.view(ctx, r.GetRead())

@@ -85,7 +85,8 @@ func New(store Store, o Options) *Server {
 	o = o.withDefaults()
 	svc := newService(store, o)
 	methods := svc.methods()
-	s := &Server{service: svc, handler: webHandler(svc, methods), native: nativeServer(svc, methods)}
+	g := newGate()
+	s := &Server{service: svc, handler: webHandler(svc, methods, g), native: nativeServer(svc, methods, g)}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

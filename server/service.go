@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"github.com/headwaterdb/headwater"
@@ -129,10 +130,15 @@ func (s *service) at(v *headwater.View) *pb.At {
 
 // clip keeps what a caller sent short enough for a message.
 func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
+	const most = 64
+	if len(s) <= most {
+		return s
 	}
-	return s
+	end := most
+	for !utf8.RuneStart(s[end]) { // not within a character
+		end--
+	}
+	return s[:end] + "…"
 }
 
 // notFound is the refusal of a query for what is not there.

@@ -10,14 +10,13 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 	"github.com/headwaterdb/headwater"
-	"github.com/headwaterdb/headwater/api"
 )
 
 // webHandler serves the methods by Connect, gRPC and gRPC-Web over net/http, and the pages for people and probes.
-func webHandler(s *service, methods []method) http.Handler {
+func webHandler(s *service, methods []method, g gate) http.Handler {
 	mux := http.NewServeMux()
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequestBytes), connect.WithCompressMinBytes(1 << 10),
-		api.JSONCodecs()}
+		g.codecs()}
 	for _, m := range methods {
 		mux.Handle(m.path(), timedBody(m.web(options...)))
 	}
