@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"connectrpc.com/connect"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
@@ -75,7 +77,28 @@ func plainError(err error) error {
 		line, column := m[1]+m[3], m[2]+m[4]
 		s = fmt.Sprintf("line %s, column %s: %s", line, column, s[len(m[0]):])
 	}
-	return errors.New(s)
+	return errors.New(shown(s))
+}
+
+// maxComplaint bounds the text of an error in bytes. It repeats what was sent, which may be megabytes.
+const maxComplaint = 256
+
+// shown makes a text fit to be shown: not longer than maxComplaint, and with escapes for what cannot be seen, as a byte
+// order mark.
+func shown(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		if b.Len() >= maxComplaint {
+			fmt.Fprintf(&b, "… (%d bytes more)", len(s)-i)
+			break
+		}
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // jsonCodec is the JSON form for Connect, under one of the names by which content types ask for it.

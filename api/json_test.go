@@ -102,6 +102,30 @@ func TestUnmarshalCommandRefuses(t *testing.T) {
 	}
 }
 
+// TestErrorsOfJSONAreFitToBeShown sends megabytes, and what cannot be seen, in every place that a complaint repeats.
+func TestErrorsOfJSONAreFitToBeShown(t *testing.T) {
+	t.Parallel()
+	for _, long := range []string{strings.Repeat("x", 1<<20), strings.Repeat("9", 1<<20), strings.Repeat("é", 1<<19), strings.Repeat(`\u0001`, 1<<17)} {
+		for _, line := range []string{
+			`{"putKey":{"key":"k","ifVersion":"` + long + `"}}`, `{"putKey":{"key":"k","ifVersion":` + long + `}}`,
+			`{"putKey":{"key":"k","` + long + `":1}}`, `{"` + long + `":1}`, `"` + long + `"`, long,
+			`{"putKey":{"key":"k","value":"%` + long + `"}}`, `{"labelStream":{"labels":{"` + long + `":"1","` + long + `":"2"}}}`,
+		} {
+			_, err := api.UnmarshalCommand([]byte(line))
+			if meta.CodeOf(err) != meta.CodeInvalidArgument || len(err.Error()) > 400 {
+				t.Errorf("%.60s…: a complaint of %d bytes: %.80v", line, len(err.Error()), err)
+			}
+		}
+	}
+	for line, want := range map[string]string{
+		"\ufeff{}": `invalid value \ufeff`, "\x00": `invalid value \x00`, "{\"a\u200bb\":1}": `unknown field "a\u200bb"`,
+	} {
+		if _, err := api.UnmarshalCommand([]byte(line)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s in it", line, err, want)
+		}
+	}
+}
+
 func TestErrorNamesTheLineInLongerJSON(t *testing.T) {
 	t.Parallel()
 	err := api.UnmarshalJSON([]byte("{\n \"commands\": [\n  {\"colour\": 1}]}"), new(pb.ProposeRequest))
