@@ -137,6 +137,7 @@ func TestDenied(t *testing.T) {
 		{"file not readable", 0o600, 0o755, "open: permission denied"},
 		{"directory not enterable", 0o666, 0o700, "open: permission denied"},
 		{"file not writable", 0o644, 0o755, "open: database is read-only"},
+		{"file not writable, directory writable", 0o644, 0o777, "open: database is read-only"},
 		{"directory not writable", 0o666, 0o755, "open: database is read-only"},
 		{"no file, directory not writable", 0, 0o755, "open: permission denied"},
 		{"all rights", 0o666, 0o777, "newest: <nil>, append: <nil>, init: a cluster exists already"},

@@ -16,6 +16,12 @@ func hostStatfs(dir string) (magic uint32, err error) {
 	return uint32(st.Type), nil
 }
 
+// writable reports whether this process may write to the file: false only where it may read it and no more.
+func writable(path string) bool {
+	may := func(mode uint32) bool { return unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS) == nil }
+	return !may(unix.R_OK) || may(unix.W_OK)
+}
+
 // access says what keeps this process from writing to path (and, in a directory, from entering it); nothing: no error.
 func access(path string, dir bool) sqllog.Verdict {
 	mode := uint32(unix.R_OK | unix.W_OK)

@@ -171,6 +171,13 @@ func locate(o Options) (file, error) {
 		return file{}, fmt.Errorf("not a regular file (%v): %w", st.Mode().Type(), oplog.ErrSettings)
 	} else if errors.Is(err, fs.ErrPermission) {
 		return file{}, fmt.Errorf("%w: %w", oplog.ErrDenied, err)
+	} else if errors.Is(err, fs.ErrNotExist) && !exists(filepath.Dir(path)) {
+		// Perhaps a file system that is not mounted yet. SQLite says only that it cannot open the file.
+		return file{}, fmt.Errorf("there is no directory %s: %w", filepath.Dir(path), oplog.ErrUnavailable)
+	}
+	if !o.ReadOnly && !writable(path) {
+		// SQLite would open it for reading without a word, and a node on it would call itself ready.
+		return file{}, fmt.Errorf("the file may be read, but not written: %w", oplog.ErrReadOnly)
 	}
 	name, err := networkFS(filepath.Dir(path))
 	if err != nil {
@@ -180,6 +187,11 @@ func locate(o Options) (file, error) {
 		return file{}, fmt.Errorf("SQLite database is on a network file system (%s): use a server database, or the option for a single machine: %w", name, oplog.ErrSettings)
 	}
 	return file{path: path, network: name}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // signals are the wake-up signals of the files open in this process. An entry stays for the life of the process: it is
