@@ -86,7 +86,7 @@ func (c *checker) fault(format string, args ...any) {
 func (c *checker) load(ctx context.Context, log oplog.Log) error {
 	snap, err := replica.LoadSnapshot(ctx, log, c.m)
 	switch {
-	case errors.Is(err, replica.ErrUndecodable), errors.Is(err, replica.ErrFormat):
+	case errors.Is(err, replica.ErrUndecodable), errors.Is(err, replica.ErrFormat), errors.Is(err, oplog.ErrCorrupt):
 		c.fault("snapshot at index %d: %v", c.SnapshotIndex, err)
 		return nil
 	case err != nil:
@@ -111,6 +111,11 @@ func (c *checker) rows(ctx context.Context, log oplog.Log, bounds oplog.Bounds, 
 	}
 	for next <= bounds.Newest {
 		rows, err := log.Read(ctx, next-1, readBytes)
+		if errors.Is(err, oplog.ErrCorrupt) {
+			c.fault("rows from %d on cannot be read: %v", next, err)
+			c.state = nil
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("read the log from row %d: %w", next, err)
 		}
