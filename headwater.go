@@ -22,6 +22,30 @@ type Options struct {
 	Engine replica.Options
 }
 
+// Validate refuses options that make no sense, as Open does. It is for who wants to know before a log is opened.
+func (o Options) Validate() error {
+	if _, err := o.clusterID(); err != nil {
+		return err
+	}
+	return o.Engine.Validate()
+}
+
+// clusterID is the id that the cluster must have; zero: any.
+func (o Options) clusterID() (id replica.ID, err error) {
+	if o.ClusterID == "" {
+		return o.Engine.ClusterID, nil
+	}
+	b, err := hex.DecodeString(o.ClusterID)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("expected cluster id %q: 32 hexadecimal digits are needed", o.ClusterID)
+	}
+	// To the engine the zero id means any; a mistyped or unset id must not open every cluster.
+	if id = replica.ID(b); id == (replica.ID{}) {
+		return id, fmt.Errorf("expected cluster id %q: no cluster has the id of zeros; leave it empty to take any", o.ClusterID)
+	}
+	return id, nil
+}
+
 // View is one immutable state of the cluster and the index of the row it stands at. It never changes, may be kept
 // as long as one likes, and may be read by many goroutines at once.
 type View = replica.View[*meta.State]
@@ -68,13 +92,11 @@ func Init(ctx context.Context, log oplog.Log) (ClusterInfo, error) {
 // catching up then; Status tells, and Linearize waits for the head of the log. Open never creates a cluster
 // (oplog.ErrNoCluster). The log stays the caller's, to be closed after the Store.
 func Open(ctx context.Context, log oplog.Log, o Options) (*Store, error) {
-	if o.ClusterID != "" {
-		id, err := hex.DecodeString(o.ClusterID)
-		if err != nil || len(id) != len(o.Engine.ClusterID) {
-			return nil, fmt.Errorf("expected cluster id %q: 32 hexadecimal digits are needed", o.ClusterID)
-		}
-		copy(o.Engine.ClusterID[:], id)
+	id, err := o.clusterID()
+	if err != nil {
+		return nil, err
 	}
+	o.Engine.ClusterID = id
 	if o.Now == nil {
 		o.Now = time.Now
 	}

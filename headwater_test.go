@@ -106,7 +106,7 @@ func TestWrongCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	for _, id := range []string{strings.Repeat("0", 31) + "1", "cluster", info.ClusterID[:30]} {
+	for _, id := range []string{strings.Repeat("0", 32), strings.Repeat("0", 31) + "1", "cluster", info.ClusterID[:30]} {
 		if s, err := headwater.Open(t.Context(), m.Open(), headwater.Options{ClusterID: id}); err == nil {
 			s.Close()
 			t.Errorf("expecting cluster %q, cluster %s was opened", id, info.ClusterID)

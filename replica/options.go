@@ -66,6 +66,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Validate refuses what makes no sense, with defaults in place of zeros, as Open does. It is for who wants to know before
+// a log is opened.
+func (o Options) Validate() error { return o.withDefaults().validate() }
+
 // validate refuses what makes no sense.
 func (o Options) validate() error {
 	switch {

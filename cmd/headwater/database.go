@@ -55,7 +55,7 @@ var hints = []struct {
 	{oplog.ErrSchema, "the database belongs to another program, or to another version of this one; nothing was changed"},
 	{oplog.ErrDenied, "this user may not open it"},
 	{oplog.ErrReadOnly, "a cluster's database must be writable for this"},
-	{oplog.ErrUnavailable, "another process may hold it locked; try again"},
+	{oplog.ErrUnavailable, "another process may hold it locked, or its file system is not mounted; nothing was changed"},
 	{oplog.ErrFull, "there is no room left; nothing was changed"},
 	{oplog.ErrCorrupt, "restore it from a backup; nothing was changed"},
 }

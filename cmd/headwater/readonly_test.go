@@ -84,7 +84,7 @@ func TestReadOnlyFile(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", args, got.code, got.err)
 		}
 	}
-	for _, args := range [][]string{{"key", "put", "a", "b"}, {"snapshot"}, {"init"}} {
+	for _, args := range [][]string{{"key", "put", "a", "b"}, {"snapshot"}, {"init"}, {"apply", "-"}, {"serve", "--listen", "127.0.0.1:0"}} {
 		got := as(t, bin, append(args, "--db", db)...)
 		if got.code != exitUnavailable || !strings.Contains(got.err, "read-only") {
 			t.Errorf("%v: exit code %d: %s", args, got.code, got.err)

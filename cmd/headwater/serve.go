@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/liveness"
 	"github.com/headwaterdb/headwater/server"
 )
 
@@ -70,11 +71,28 @@ The first SIGINT or SIGTERM ends it in order: calls under way are answered, with
 	return c
 }
 
+// validate refuses flags that make no sense.
+func (o *serveOptions) validate() error {
+	switch {
+	case o.nodeTTL != 0 && o.nodeTTL < liveness.MinTTL:
+		return fmt.Errorf("--node-ttl is %v, at least %v is needed, or 0 for none", o.nodeTTL, liveness.MinTTL)
+	case o.store.Engine.QueueCommands < 1:
+		return fmt.Errorf("--queue is %d, at least 1 is needed", o.store.Engine.QueueCommands)
+	case o.drain < 0:
+		return fmt.Errorf("--drain is %v, at least 0 is needed", o.drain)
+	}
+	return o.store.Validate()
+}
+
 // serve opens the database, listens, and serves until ctx ends.
 func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	logger, err := newLogger(a, o)
 	if err != nil {
 		return err
+	}
+	// A command line that is wrong must not have made a database either.
+	if err := o.validate(); err != nil {
+		return asUsage(err)
 	}
 	// Listening comes first: a port that is taken must not have made a database.
 	listener, err := net.Listen("tcp", o.listen)
@@ -141,7 +159,10 @@ func (a *app) run(ctx context.Context, o *serveOptions, logger *slog.Logger, lis
 
 func listenError(address string, err error) error {
 	hint := ""
+	var malformed *net.AddrError
 	switch {
+	case errors.As(err, &malformed):
+		return usagef("--listen takes HOST:PORT, for example 127.0.0.1:4640: %w", err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		hint = "another program listens there, perhaps another headwater serve; --listen takes another address, and port 0 a free one"
 	case errors.Is(err, syscall.EACCES):
