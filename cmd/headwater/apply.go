@@ -62,6 +62,9 @@ Exit codes: 0 all applied or redundant, 1 something was refused, 3 stopped for w
 }
 
 func (a *app) apply(cmd *cobra.Command, file string, o applyOptions) error {
+	if o.fromLine < 1 {
+		return usagef("--from-line is %d; lines are counted from 1", o.fromLine)
+	}
 	in, err := a.openInput(file, o.run)
 	if err != nil {
 		return err
@@ -103,6 +106,9 @@ const (
 	batchBytes = 1 << 20
 )
 
+// readAheadBytes bounds the lines that were read and have no answer yet: two batches, however long the lines are.
+const readAheadBytes = 2 * batchBytes
+
 // applyRun is one run of apply.
 type applyRun struct {
 	*app
@@ -110,6 +116,7 @@ type applyRun struct {
 	in      *input
 	cluster *cluster
 	out     *lineWriter
+	ahead   *readAhead
 	bar     *bar
 	started time.Time
 
@@ -123,6 +130,7 @@ type applyRun struct {
 func (r *applyRun) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	lines := make(chan inputLine, 2*batchLines)
+	r.ahead = newReadAhead(readAheadBytes)
 	readErr := make(chan error, 1)
 	go func() {
 		defer close(lines)
@@ -151,6 +159,9 @@ func (r *applyRun) readLines(ctx context.Context, lines chan<- inputLine) error 
 		}
 		if line.number < r.o.fromLine {
 			continue
+		}
+		if !r.ahead.take(ctx, line.bytes) {
+			return nil
 		}
 		select {
 		case lines <- line:
@@ -235,6 +246,7 @@ func (r *applyRun) batch(ctx context.Context, batch []inputLine) error {
 			return err
 		}
 		r.bar.add(l.bytes)
+		r.ahead.give(l.bytes)
 	}
 	return r.out.flush()
 }

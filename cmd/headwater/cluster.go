@@ -138,7 +138,8 @@ func serverURL(s string) (string, error) {
 		s = "http://" + s
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	// The address may hold a password: it is not repeated.
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return "", usagef("--server takes http://HOST:PORT or https://HOST:PORT")
 	}
 	return strings.TrimRight(u.String(), "/"), nil

@@ -26,9 +26,8 @@ func listen(o *headwater.Options, logger *slog.Logger) <-chan struct{} {
 	e.Conflict = func(index oplog.Index) {
 		logger.Debug("lost the race for a slot", "index", uint64(index))
 	}
-	e.Retry = func(what string, err error, pause time.Duration) {
-		logger.Warn("trying again", "what", what, "pause", pause, "error", err)
-	}
+	retries := newRetryLog(logger, time.Now)
+	e.Retry = retries.tell
 	e.Snapshot = func(index oplog.Index, bytes int64, took time.Duration, err error) {
 		if err != nil {
 			logger.Warn("no snapshot", "index", uint64(index), "error", err)
