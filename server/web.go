@@ -62,11 +62,10 @@ cluster %[2]s, applied index %[3]d, %[4]s
 
 The service is headwater.v1.Headwater: gRPC, gRPC-Web and plain JSON over HTTP, all on this port. Try
 
-  curl -H 'Content-Type: application/json' -d '{}' http://%[5]s/headwater.v1.Headwater/Status
-  curl -H 'Content-Type: application/json' -d '{"commands": [{"putKey": {"key": "hello", "value": "d29ybGQ="}}]}' \
-       http://%[5]s/headwater.v1.Headwater/Propose
-  curl -H 'Content-Type: application/json' -d '{"key": "hello"}' http://%[5]s/headwater.v1.Headwater/GetKey
-  headwater --server %[5]s status
+  curl -s -H 'Content-Type: application/json' -d '{}' http://%[5]s/headwater.v1.Headwater/Status
+  curl -s -H 'Content-Type: application/json' -d '{"commands": [{"putKey": {"key": "greeting", "value": "aGVsbG8="}}]}' http://%[5]s/headwater.v1.Headwater/Propose
+  curl -s -H 'Content-Type: application/json' -d '{"key": "greeting"}' http://%[5]s/headwater.v1.Headwater/GetKey
+  headwater status --server http://%[5]s
 
 Probes: /healthz (the node serves), /readyz (and is up to date), grpc.health.v1.Health. Reflection is on.
 `
