@@ -303,7 +303,7 @@ func (r *applyRun) finish(err error, interrupted bool) error {
 	if e := r.out.flush(); err == nil {
 		err = e
 	}
-	fmt.Fprintf(r.err, "%d commands in %v: %d applied, %d redundant, %d rejected, %d failed\n", r.lines,
+	fmt.Fprintf(r.err, "%s in %v: %d applied, %d redundant, %d rejected, %d failed\n", counted(r.lines, "command"),
 		time.Since(r.started).Round(time.Millisecond), r.applied, r.redundant, r.rejected, r.failed)
 	again := "what was done stays done: apply the same file again to go on"
 	switch {

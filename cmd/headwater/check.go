@@ -37,7 +37,7 @@ the database could not be read.`,
 				return err
 			}
 			if !r.OK() {
-				return refused(fmt.Errorf("%d faults found", len(r.Faults)), "")
+				return refused(fmt.Errorf("%s found", counted(len(r.Faults), "fault")), "")
 			}
 			return nil
 		},

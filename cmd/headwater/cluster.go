@@ -50,7 +50,7 @@ func (a *app) reach(c *cobra.Command) *cobra.Command {
 	f.StringSliceVar(&a.server, "server", nil, "`URL` of a server; several, separated by commas, are tried in turn")
 	f.StringVar(&a.db, "db", "", "`database` to open directly, for example sqlite:headwater.db")
 	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "give up after this long; 0 waits")
-	c.MarkFlagsMutuallyExclusive("server", "db")
+	exclusive(c, "server", "db")
 	a.formats(c)
 	return c
 }
@@ -59,7 +59,7 @@ func (a *app) reach(c *cobra.Command) *cobra.Command {
 func (a *app) formats(c *cobra.Command) {
 	a.output = "table"
 	c.Flags().VarP((*outputFlag)(&a.output), "output", "o", "`table` for people or json for programs")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(c, "output", "table", "json")
 }
 
 // outputFlag is a flag that takes table or json.

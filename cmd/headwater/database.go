@@ -25,6 +25,19 @@ var backends = []backend{
 
 // openLog opens the log that --db names. Its errors never repeat an address, which may hold a password.
 func openLog(ctx context.Context, db string, why purpose) (oplog.Log, error) {
+	kind, address, err := backendOf(db)
+	if err != nil {
+		return nil, err
+	}
+	log, err := kind.open(ctx, address, why)
+	if err != nil {
+		return nil, databaseError(err)
+	}
+	return log, nil
+}
+
+// backendOf takes what --db names apart.
+func backendOf(db string) (kind backend, address string, err error) {
 	scheme, address, _ := strings.Cut(db, ":")
 	i := slices.IndexFunc(backends, func(b backend) bool { return b.scheme == scheme })
 	if i < 0 || address == "" {
@@ -32,13 +45,9 @@ func openLog(ctx context.Context, db string, why purpose) (oplog.Log, error) {
 		for i, b := range backends {
 			known[i] = b.scheme + ":ADDRESS"
 		}
-		return nil, usagef("--db takes one of: %s; for example sqlite:headwater.db", strings.Join(known, ", "))
+		return backend{}, "", usagef("--db takes one of: %s; for example sqlite:headwater.db", strings.Join(known, ", "))
 	}
-	log, err := backends[i].open(ctx, address, why)
-	if err != nil {
-		return nil, databaseError(err)
-	}
-	return log, nil
+	return backends[i], address, nil
 }
 
 // databaseError adds what to do about a database that cannot be used.
@@ -55,7 +64,7 @@ var hints = []struct {
 	{oplog.ErrSchema, "the database belongs to another program, or to another version of this one; nothing was changed"},
 	{oplog.ErrDenied, "this user may not open it"},
 	{oplog.ErrReadOnly, "a cluster's database must be writable for this"},
-	{oplog.ErrUnavailable, "another process may hold it locked, or its file system is not mounted; nothing was changed"},
+	{oplog.ErrUnavailable, "its folder may be missing or not mounted, or another process may hold it locked; nothing was changed"},
 	{oplog.ErrFull, "there is no room left; nothing was changed"},
 	{oplog.ErrCorrupt, "restore it from a backup; nothing was changed"},
 }

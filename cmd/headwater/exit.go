@@ -97,7 +97,7 @@ func rpcError(err error) error {
 	case connect.CodeUnimplemented:
 		return unavailable(said, "what answers there is no Headwater server, or one of another version")
 	case connect.CodeDeadlineExceeded:
-		return unavailable(said, "--timeout allows more time")
+		return unavailable(fmt.Errorf("no answer in time: %w", said), "--timeout allows more time")
 	}
 	if errors.Is(err, context.Canceled) {
 		return unavailable(errors.New("interrupted"), "")

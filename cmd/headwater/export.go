@@ -36,6 +36,7 @@ write the same bytes.`,
 			})
 		},
 	})
+	_ = c.Flags().MarkHidden("output") // JSON lines whatever it says
 	a.longRunning(c)
 	return c
 }

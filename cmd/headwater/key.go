@@ -69,7 +69,7 @@ func (a *app) keyPut() *cobra.Command {
 					return err
 				}
 			default:
-				return usagef("the value is needed, either as an argument or with --file")
+				return usagef("the value is needed once, as an argument or with --file")
 			}
 			return a.proposeOne(cmd, func(ctx context.Context, c *cluster) (_ *headwaterv1.Command, err error) {
 				m.Identity, err = who.resolve(ctx, c)
@@ -81,6 +81,7 @@ func (a *app) keyPut() *cobra.Command {
 	f.StringVar(&file, "file", "", "read the value from this `file`; -: standard input")
 	f.BoolVar(&m.IfAbsent, "if-absent", false, "only if the key is absent")
 	f.Uint64Var(&m.IfVersion, "if-version", 0, "only if the key has this `version`")
+	exclusive(c, "if-absent", "if-version")
 	acting(c, &who, "write it")
 	return a.writes(c)
 }

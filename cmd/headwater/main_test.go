@@ -80,7 +80,8 @@ type serverProcess struct {
 	result error
 }
 
-var listening = regexp.MustCompile(`listening on (http://\S+)\. `)
+// listening is how a server says where: in the greeting, or where the log is JSON, in its first line.
+var listening = regexp.MustCompile(`listening on http://(\S+)\. |"address":"([^"]+)"`)
 
 // startServer starts the program and waits until it says where it listens.
 func startServer(cmd *osexec.Cmd) (*serverProcess, error) {
@@ -107,7 +108,7 @@ func startServer(cmd *osexec.Cmd) (*serverProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.url = m[1]
+	s.url = "http://" + m[1] + m[2] // one of them is empty
 	return s, nil
 }
 

@@ -114,7 +114,7 @@ The instance stands for one process: the same one registered again is redundant.
 	f.Uint64Var(&r.Epoch, "epoch", 0, "epoch to register at; 0: the next one")
 	f.StringVar(&instance, "instance", "", "16 bytes in `base64` that stand for the process; empty: random ones")
 	f.StringVar(&r.Address, "address", "", "where the node can be reached")
-	f.StringToStringVar(&r.Labels, "label", nil, "label as `NAME=VALUE`; may be repeated")
+	labelsFlag(c, &r.Labels, "label as `NAME=VALUE`; may be repeated")
 	f.Uint64Var(&r.FormatLevel, "format-level", 1, "highest format level that the node's build decodes")
 	return a.writes(c)
 }
@@ -201,7 +201,13 @@ node may claim it later.`,
 
 // limitFlag gives a list its bound.
 func limitFlag(c *cobra.Command, limit *int) {
-	c.Flags().IntVar(limit, "limit", 0, "list at most this many; 0: all")
+	c.Flags().IntVar(limit, "limit", 0, "list at most this many `records`; 0: all")
+	check(c, func() error {
+		if *limit < 0 {
+			return usagef("--limit takes a whole number from 0, not \"%d\"", *limit)
+		}
+		return nil
+	})
 }
 
 func firstError(errs ...error) error {

@@ -70,7 +70,8 @@ func (a *app) objectList() *cobra.Command {
 	c.Flags().StringVar(&state, "state", "", "only prepared, committed or deletable ones")
 	c.Flags().StringVar(&expired, "expired", "", "only prepared ones whose deadline is below this `time`, earliest first")
 	c.Flags().BoolVar(&q.Brief, "brief", false, "leave the slices out of JSON")
-	c.MarkFlagsMutuallyExclusive("state", "expired")
+	exclusive(c, "state", "expired")
+	complete(c, "state", "prepared", "committed", "deletable")
 	limitFlag(c, &limit)
 	return a.reads(c)
 }
@@ -304,7 +305,7 @@ func (a *app) objectReclaim() *cobra.Command {
 	c.Flags().Uint64Var(&m.Limit, "limit", 1000, "at most this many slices and objects, 1 to 1000")
 	c.Flags().BoolVar(&all, "all", false, "again and again until nothing is left")
 	a.writes(c)
-	c.MarkFlagsMutuallyExclusive("all", "dry-run")
+	exclusive(c, "all", "dry-run")
 	return c
 }
 
@@ -319,7 +320,7 @@ func (a *app) reclaimAll(cmd *cobra.Command, build func(context.Context, *cluste
 			if err != nil {
 				return err
 			}
-			if err := a.printAnswer(answer); err != nil || answer.GetStatus() == headwaterv1.Answer_REDUNDANT {
+			if err := a.printAnswer("", answer); err != nil || answer.GetStatus() == headwaterv1.Answer_REDUNDANT {
 				return err
 			}
 		}

@@ -205,3 +205,11 @@ func (l *lineWriter) line(b []byte) error {
 }
 
 func (l *lineWriter) flush() error { return l.w.Flush() }
+
+// counted is a number of things in words: 1 fault, 2 faults.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

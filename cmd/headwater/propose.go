@@ -45,7 +45,7 @@ func (a *app) proposeOne(cmd *cobra.Command, build func(ctx context.Context, c *
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(answer)
+		return a.printAnswer("", answer)
 	})
 }
 
@@ -76,7 +76,7 @@ func ensureRequest(p *meta.Proposal, r *meta.Request) {
 
 // plan prints what a command would do.
 func (a *app) plan(ctx context.Context, c *cluster, command *headwaterv1.Command) error {
-	if command.Request == nil { // some commands need one
+	if p, err := api.ToProposal(command); err == nil && p.Request == nil && session.Numbered(p) { // some commands need one
 		r := newRequest()
 		command.Request = &headwaterv1.Request{Client: r.Client[:], Sequence: r.Sequence, Oldest: r.Oldest}
 	}
@@ -90,7 +90,7 @@ func (a *app) plan(ctx context.Context, c *cluster, command *headwaterv1.Command
 	if a.output == "json" {
 		return firstError(a.printJSON(r), outcome(r.GetAnswers()[0]))
 	}
-	err = a.printAnswer(r.GetAnswers()[0])
+	err = a.printAnswer("would be ", r.GetAnswers()[0])
 	for _, change := range r.GetChanges() {
 		fmt.Fprintln(a.out, "  "+changeLine(change))
 	}
@@ -112,15 +112,16 @@ func changeLine(c *headwaterv1.Change) string {
 	return fmt.Sprintf("%s %s %s", verb, c.GetKind(), text(c.GetKey()))
 }
 
-// printAnswer prints the answer to a command that stands alone, and says how the program ends.
-func (a *app) printAnswer(answer *headwaterv1.Answer) error {
+// printAnswer prints the answer to a command that stands alone, behind a word on how real it is, and says how the
+// program ends.
+func (a *app) printAnswer(would string, answer *headwaterv1.Answer) error {
 	if a.output == "json" {
 		return firstError(a.printJSON(answer), outcome(answer))
 	}
 	if err := outcome(answer); err != nil {
 		return err
 	}
-	words := []string{strings.ToLower(answer.GetStatus().String())}
+	words := []string{would + strings.ToLower(answer.GetStatus().String())}
 	if answer.GetIndex() > 0 {
 		words = append(words, fmt.Sprintf("at index %d", answer.GetIndex()))
 	}

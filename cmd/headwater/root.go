@@ -33,6 +33,9 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	out := &output{w: stdout}
 	a := &app{in: stdin, out: out, err: stderr}
 	root := a.root()
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		plainUsage(root)
+	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(out)
@@ -88,7 +91,9 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.DisableDescriptions = false
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return asUsage(err) })
+	root.Version = version()
+	root.SetVersionTemplate("headwater {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "nouns", Title: "Look and change:"},
 		&cobra.Group{ID: "care", Title: "Care:"})
 	add := func(group string, commands ...*cobra.Command) {
@@ -117,8 +122,9 @@ func (a *app) adopt(c *cobra.Command) {
 			return run(cmd, args)
 		}
 	}
-	if c.HasSubCommands() && c.Args == nil {
-		c.Args = cobra.NoArgs
+	explainArguments(c)
+	if !c.HasSubCommands() && c.ValidArgsFunction == nil && !strings.Contains(c.Use, "FILE") {
+		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for _, sub := range c.Commands() {
 		a.adopt(sub)
@@ -137,7 +143,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	// environment, open decides.
 	given := map[string]bool{"server": flags.Changed("db"), "db": flags.Changed("server")}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" || first != nil {
+		if f.Changed || f.Name == "help" || f.Name == "version" || first != nil {
 			return
 		}
 		if f.Name == "db" || f.Name == "timeout" {
@@ -153,7 +159,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		}
 		if err := flags.Set(f.Name, value); err != nil {
 			// The value may be a secret: it is not repeated.
-			first = fmt.Errorf("%s does not fit --%s, which is a %s", variable(f.Name), f.Name, f.Value.Type())
+			first = fmt.Errorf("%s does not fit: --%s takes %s", variable(f.Name), f.Name, takes(f))
 		}
 	})
 	return first

@@ -66,8 +66,11 @@ The first SIGINT or SIGTERM ends it in order: calls under way are answered, with
 	f.IntVar(&o.store.Engine.QueueCommands, "queue", 65536, "most `commands` that may wait to be appended; more are refused as overloaded")
 	f.BoolVar(&o.store.Engine.HaltOnDivergence, "halt-on-divergence", false, "halt at the first digest that contradicts ours, instead of rebuilding first")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "at the end, wait this long for calls under way")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "least `level` of what is logged: debug, info, warn or error")
+	f.Lookup("log-level").DefValue = "info" // as it is written everywhere else
+	complete(c, "log-level", "debug", "info", "warn", "error")
+	f.StringVar(&o.logFormat, "log-format", "text", "`format` of the log: text or json; with json nothing else is written")
+	complete(c, "log-format", "text", "json")
 	return c
 }
 
@@ -93,6 +96,9 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	// A command line that is wrong must not have made a database either.
 	if err := o.validate(); err != nil {
 		return asUsage(err)
+	}
+	if _, _, err := backendOf(a.db); err != nil {
+		return err
 	}
 	// Listening comes first: a port that is taken must not have made a database.
 	listener, err := net.Listen("tcp", o.listen)
@@ -142,17 +148,19 @@ func (a *app) run(ctx context.Context, o *serveOptions, logger *slog.Logger, lis
 	for _, w := range st.Warnings {
 		logger.Warn("database setting", "warning", w)
 	}
-	a.greet(listener.Addr())
+	if !strings.EqualFold(o.logFormat, "json") { // what reads JSON lines stumbles over anything else
+		a.greet(listener.Addr())
+	}
 	select {
 	case err := <-failed:
 		return unavailable(fmt.Errorf("serve: %w", err), "")
 	case <-ctx.Done():
 	}
-	logger.Info("ending", "drain", o.drain)
+	logger.Info("ending", "drain", o.drain.String())
 	drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain)
 	defer cancel()
 	if err := srv.Shutdown(drained); err != nil {
-		logger.Warn("calls were cut off", "after", o.drain)
+		logger.Warn("calls were cut off", "after", o.drain.String())
 	}
 	return nil
 }

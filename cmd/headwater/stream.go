@@ -130,7 +130,7 @@ func (a *app) streamList() *cobra.Command {
 	c.Flags().StringVar(&q.NamePrefix, "prefix", "", "only names that begin like this, in order of the name")
 	c.Flags().Uint64Var(&q.Owner, "owner", 0, "only open streams of this `node`")
 	c.Flags().StringVar(&label, "label", "", "only streams with this label, `NAME=VALUE`")
-	c.MarkFlagsMutuallyExclusive("prefix", "owner", "label")
+	exclusive(c, "prefix", "owner", "label")
 	limitFlag(c, &limit)
 	return a.reads(c)
 }

@@ -45,7 +45,7 @@ func (a *app) streamCreate() *cobra.Command {
 		},
 	}
 	acting(c, &who, "create it")
-	c.Flags().StringToStringVar(&m.Labels, "label", nil, "label as `NAME=VALUE`; may be repeated")
+	labelsFlag(c, &m.Labels, "label as `NAME=VALUE`; may be repeated")
 	return a.writes(c)
 }
 
@@ -138,7 +138,7 @@ func (a *app) streamLabel() *cobra.Command {
 			})
 		},
 	})
-	c.Flags().StringToStringVar(&m.Labels, "label", nil, "label as `NAME=VALUE`; may be repeated; without any, all are removed")
+	labelsFlag(c, &m.Labels, "label as `NAME=VALUE`; may be repeated; without any, all are removed")
 	return a.writes(c)
 }
 

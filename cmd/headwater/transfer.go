@@ -56,7 +56,7 @@ For one stream, what was written off is told as well: on standard error, and wit
 	}
 	c.Flags().StringVar(&stream, "stream", "", "only of this `stream` (name or id)")
 	c.Flags().Uint64Var(&q.NodeId, "node", 0, "only what this `node` owes")
-	c.MarkFlagsMutuallyExclusive("stream", "node")
+	exclusive(c, "stream", "node")
 	limitFlag(c, &limit)
 	return a.reads(c)
 }
