@@ -231,11 +231,13 @@ func run(t *rapid.T, cov coverage) {
 	r := rand.New(rand.NewPCG(base, 0))
 	kinds := meta.Kinds()
 	p := newPair(t, cov)
-	g := newGen(p.model, profile{
-		nodes: 1 + r.Uint64N(5), streams: 1 + r.Uint64N(6), keys: r.Uint64N(4),
-		burst:   []uint64{4, 4, 4, 100}[r.IntN(4)],
-		boosted: [2]meta.Kind{kinds[r.IntN(len(kinds))], kinds[r.IntN(len(kinds))]},
-	})
+	bent := profile{nodes: 1 + r.Uint64N(5), streams: 1 + r.Uint64N(6), keys: r.Uint64N(4), burst: 4,
+		boosted: [2]meta.Kind{kinds[r.IntN(len(kinds))], kinds[r.IntN(len(kinds))]}}
+	if r.IntN(5) == 0 { // many slices of one stream, so that its index has several levels
+		bent.nodes, bent.streams, bent.burst = 1+bent.nodes%2, 1, 150
+		bent.boosted = [2]meta.Kind{meta.KindCommitObjects, meta.KindCompactObjects}
+	}
+	g := newGen(p.model, bent)
 	p.row(g.prelude()...)
 	t.Repeat(map[string]func(*rapid.T){
 		"row": func(t *rapid.T) {
