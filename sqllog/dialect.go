@@ -69,7 +69,8 @@ type Statements struct {
 	Read Statement
 	// Newest selects the index of the newest row, or NULL.
 	Newest Statement
-	// Bounds selects (oldest index or NULL, newest index or NULL, index, parts, bytes of the snapshot) in one moment.
+	// Bounds selects (oldest index or NULL, newest index or NULL, index, parts, bytes of the snapshot, whether this is
+	// where writes are decided) in one moment. The last one is oplog.Bounds.Authoritative: false on a standby.
 	Bounds Statement
 	// Snapshot selects (index, token, parts, bytes) of the current snapshot.
 	Snapshot Statement
@@ -110,8 +111,9 @@ type Dialect struct {
 	Changed func(ctx context.Context, conn *sql.Conn) (int64, error)
 
 	// Listen calls wake whenever the database tells that the log may have grown, until ctx ends. It runs in a goroutine
-	// of the log's. Polling goes on beside it. Nil: only polling.
-	Listen func(ctx context.Context, wake func())
+	// of the log's. Polling goes on beside it: at its slowest (Config.IdlePoll) from a call of sure(true) to the next of
+	// sure(false), by which Listen says whether rows of others are known to be told of. Nil: only polling.
+	Listen func(ctx context.Context, wake func(), sure func(bool))
 }
 
 // Verdict is what an error of the database means.
@@ -164,7 +166,8 @@ type Config struct {
 	Poll, IdlePoll time.Duration
 	// LockTimeout is how long one operation tries again where the database refuses it for the moment.
 	LockTimeout time.Duration
-	// StatementTimeout ends an append that gets no answer: its connection is dropped, its outcome unknown. 0: never.
+	// StatementTimeout ends a statement that gets no answer, and the wait for a connection: the connection is dropped;
+	// the outcome of a write is unknown, a read is unavailable. 0: never.
 	StatementTimeout time.Duration
 	// Grace is how long Append waits for the answer to a statement under way after its caller's context has ended. 0: not.
 	Grace time.Duration

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -21,6 +22,7 @@ type Log struct {
 	end    context.CancelFunc
 	append pinned
 	watch  pinned
+	sure   atomic.Bool // the dialect hears of every row: no need to poll often
 
 	mu      sync.Mutex // guards closed, and that nothing enters after Close
 	closed  bool
@@ -37,7 +39,7 @@ func New(c Config) (*Log, error) {
 	life, end := context.WithCancel(context.Background())
 	l := &Log{c: c, life: life, end: end, append: newPinned(c.DB), watch: newPinned(c.DB)}
 	if c.Dialect.Listen != nil {
-		l.running.Go(func() { c.Dialect.Listen(life, c.Signal.Wake) })
+		l.running.Go(func() { c.Dialect.Listen(life, c.Signal.Wake, l.sure.Store) })
 	}
 	return l, nil
 }
@@ -116,8 +118,19 @@ func (l *Log) do(ctx context.Context, e effect, f func(ctx context.Context, conn
 	}
 }
 
-// try runs f once. sent says whether f was reached at all.
+// try runs f once, within the statement timeout. sent says whether f was reached at all.
 func (l *Log) try(ctx context.Context, f func(ctx context.Context, conn *sql.Conn) error) (sent bool, v Verdict, err error) {
+	if l.c.StatementTimeout > 0 {
+		outer := ctx
+		inner, cancel := context.WithTimeout(ctx, l.c.StatementTimeout)
+		ctx = inner
+		defer func() {
+			if err != nil && isContext(err) && inner.Err() != nil && outer.Err() == nil { // not the caller's end
+				v, err = Verdict{Err: oplog.ErrUnknown, Drop: true}, fmt.Errorf("no answer within %v", l.c.StatementTimeout)
+			}
+			cancel()
+		}()
+	}
 	conn, err := l.c.DB.Conn(ctx)
 	if err != nil {
 		return false, l.verdict(err), err

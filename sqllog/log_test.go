@@ -263,7 +263,7 @@ func TestListen(t *testing.T) {
 	wakes := make(chan func(), 1)
 	ended := make(chan struct{})
 	l := newLog(t, f, func(c *sqllog.Config) {
-		c.Dialect.Listen = func(ctx context.Context, wake func()) {
+		c.Dialect.Listen = func(ctx context.Context, wake func(), _ func(bool)) {
 			wakes <- wake
 			<-ctx.Done()
 			close(ended)

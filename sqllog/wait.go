@@ -58,15 +58,18 @@ func (s *Signal) below(after oplog.Index) bool {
 // above reports whether a reader that has read up to after has yet to read the row at index.
 func above(index, after oplog.Index) bool { return after == oplog.Beginning || index > after }
 
-// Wait is oplog.Log's. It looks at the newest index when it starts, whenever the dialect's counter has changed, and
-// after a ring of the signal. What rings or changes during a look is seen by the next one, because the look comes after
-// the counter was read and the signal was listened to.
+// Wait is oplog.Log's. It looks at the newest index when it starts and whenever the dialect's counter has changed; a
+// ring of the signal ends it without a look, which would only delay the reading. What rings or changes during a look is
+// seen by the next one, because the look comes after the counter was read and the signal was listened to.
 func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 	if err := l.enter(ctx); err != nil {
 		return fmt.Errorf("wait for rows after %d: %w", after, err)
 	}
 	defer l.leave()
 	pause := l.c.Poll
+	if l.sure.Load() {
+		pause = l.c.IdlePoll
+	}
 	for {
 		rung := l.c.Signal.next()
 		seen, err := l.changed(ctx)
@@ -80,7 +83,10 @@ func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 			}
 		}
 		for again := false; err == nil && !again; {
-			again, err = l.stir(ctx, after, &rung, seen, &pause)
+			var told bool
+			if told, again, err = l.stir(ctx, after, &rung, seen, &pause); told {
+				return nil
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("wait for rows after %d: %w", after, err)
@@ -88,26 +94,26 @@ func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 	}
 }
 
-// stir waits for a ring or for the next poll, and reports whether it is time to look at the rows.
-func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}, seen int64, pause *time.Duration) (bool, error) {
+// stir waits for a ring or for the next poll, and reports whether a ring told of rows, or it is time to look for them.
+func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}, seen int64, pause *time.Duration) (told, look bool, err error) {
 	timer := time.NewTimer(*pause)
 	defer timer.Stop()
 	select {
 	case <-*rung:
 		if !l.c.Signal.below(after) {
-			return true, nil
+			return true, false, nil
 		}
 		*rung = l.c.Signal.next()
-		return !l.c.Signal.below(after), nil // it may have rung in between
+		return !l.c.Signal.below(after), false, nil // it may have rung in between
 	case <-timer.C:
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, false, ctx.Err()
 	case <-l.life.Done():
-		return false, oplog.ErrClosed
+		return false, false, oplog.ErrClosed
 	}
 	now, err := l.changed(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if now != seen || l.c.Dialect.Changed == nil {
 		if now != seen {
@@ -115,10 +121,10 @@ func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}
 		} else {
 			*pause = l.longer(*pause)
 		}
-		return true, nil
+		return false, true, nil
 	}
 	*pause = l.longer(*pause)
-	return false, nil
+	return false, false, nil
 }
 
 func (l *Log) longer(pause time.Duration) time.Duration {

@@ -61,7 +61,7 @@ func statements(prefix string) sqllog.Statements {
 			WHERE (SELECT max(idx) FROM {log}) = ?`, sqllog.At, sqllog.Payload, sqllog.Before),
 		Read:   s(`SELECT idx, payload FROM {log} WHERE idx > ? ORDER BY idx LIMIT ?`, sqllog.After, sqllog.Limit),
 		Newest: s(`SELECT max(idx) FROM {log}`),
-		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}), idx, parts, size
+		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}), idx, parts, size, 1
 			FROM {snapshot} WHERE id = 1`),
 		Snapshot:   s(`SELECT idx, token, parts, size FROM {snapshot} WHERE id = 1`),
 		InsertPart: s(`INSERT INTO {snapshot_part} (token, part, idx, data) VALUES (?, ?, ?, ?)`, sqllog.Token, sqllog.Part, sqllog.At, sqllog.Payload),

@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// How rows are told. One notification for each row inside its transaction would queue all commits of the database behind
+// one lock, so the appender only says that there is something to tell, and a goroutine tells it: the first at once, the
+// next ones together, no sooner than notifyPause later. A notification that is lost costs the slowest poll interval.
+const notifyPause = 5 * time.Millisecond
+
+// How it is known that notifications arrive: each node tells itself, over another connection than the one that listens
+// (through a pooler LISTEN succeeds, a notification over the same connection comes back, and nothing else arrives).
+const (
+	proofTime  = 2 * time.Second  // within which the first own notification must arrive
+	proofEvery = 10 * time.Second // how often it must, where no rows are told anyway
+	proofLater = time.Minute      // how long after a failure the next proof is tried
+)
+
+// tell has the other nodes be told.
+func (s *session) tell() {
+	select {
+	case s.told <- struct{}{}:
+	default:
+	}
+}
+
+// listen is the dialect's Listen.
+func (s *session) listen(ctx context.Context, wake func(), sure func(bool)) {
+	telling := make(chan struct{})
+	go func() {
+		defer close(telling)
+		s.notifier(ctx)
+	}()
+	defer func() { <-telling }()
+	for pause := firstPause; ctx.Err() == nil; {
+		start := time.Now()
+		err := s.listenOnce(ctx, wake, sure)
+		sure(false)
+		switch {
+		case errors.Is(err, errUnproved):
+			pause = proofLater
+		case time.Since(start) > proofEvery:
+			pause = firstPause
+		default:
+			pause = min(2*pause, longestPause)
+		}
+		idle(ctx, pause)
+	}
+}
+
+// idle waits for d or the end of ctx.
+func idle(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+var errUnproved = errors.New("own notifications do not arrive")
+
+// listenOnce listens on one connection for as long as it works. Right after it began it wakes the log once: what was
+// appended before was told to nobody here.
+func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) error {
+	c, err := s.source.dedicated(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeNow(c)
+	beginning, cancel := context.WithTimeout(ctx, s.statement)
+	defer cancel()
+	if _, err := c.PgConn().Exec(beginning, "LISTEN "+s.names.channel()).ReadAll(); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	wake()
+	s.tell()
+	for proved, within := false, proofTime; ; {
+		mine, err := s.hear(ctx, c, within, wake)
+		switch {
+		case err != nil:
+			return err
+		case mine:
+			proved, within = true, proofEvery
+			sure(true)
+		case !proved:
+			return errUnproved
+		default: // silence for long: prove it anew
+			proved, within = false, proofTime
+			s.tell()
+		}
+	}
+}
+
+// hear listens until the own notification arrives or the time is over, and wakes the log by those of others.
+func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, wake func()) (mine bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		n, err := c.WaitForNotification(waiting)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err != nil && waiting.Err() != nil && !c.IsClosed():
+			return false, nil
+		case err != nil:
+			return false, err
+		case n.Payload == s.token:
+			return true, nil
+		}
+		wake()
+	}
+}
+
+// notifier tells what is to be told.
+func (s *session) notifier(ctx context.Context) {
+	for {
+		select {
+		case <-s.told:
+		case <-ctx.Done():
+			return
+		}
+		pause := notifyPause
+		if err := s.notify(ctx); err != nil { // a hint was lost; whoever waits for it polls
+			pause = longestPause
+		}
+		idle(ctx, pause)
+	}
+}
+
+func (s *session) notify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.statement)
+	defer cancel()
+	var one int
+	return s.db.QueryRowContext(ctx, "SELECT 1 FROM pg_notify($1, $2)", s.names.channel(), s.token).Scan(&one)
+}

@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// wire is a connection that does nothing but append, by the protocol's own messages.
+//
+// The driver is left out because of what it does when a call ends without an answer: it asks the server, over another
+// connection, to cancel the statement. A statement that waits for a synchronous standby is committed already, and the
+// cancellation makes its row visible although no standby has it. And the driver takes a success for a success even where
+// the server warns that the row may not have been replicated.
+type wire struct {
+	net    net.Conn
+	msgs   *pgproto3.Frontend
+	text   string
+	parsed bool // the server has the statement
+	shared bool // each message may reach another session: the statement is sent every time
+}
+
+// newWire takes a connection over from the driver.
+func newWire(c *pgx.Conn, text string, shared bool) (*wire, error) {
+	h, err := c.PgConn().Hijack()
+	if err != nil {
+		return nil, err
+	}
+	return &wire{net: h.Conn, msgs: h.Frontend, text: text, shared: shared}, nil
+}
+
+// appendRow is the dialect's Append: on the wire of the pinned connection, which the first append makes.
+func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, payload []byte) (n int64, err error) {
+	if s.readOnly {
+		return 0, oplog.ErrReadOnly
+	}
+	var failed error
+	err = sc.Raw(func(dc any) error {
+		c := dc.(*conn)
+		if c.wire == nil {
+			if failed = s.makeWire(ctx, c); failed != nil {
+				return nil
+			}
+		}
+		start := time.Now()
+		n, failed = c.wire.append(ctx, int64(at), payload)
+		if failed != nil && time.Since(start) >= s.statement {
+			s.age.CompareAndSwap(c.age, c.age+1)
+		}
+		return nil
+	})
+	if failed == nil {
+		failed = err
+	}
+	if failed == nil && n > 0 || errors.Is(failed, oplog.ErrUnknown) {
+		s.tell()
+	}
+	return n, failed
+}
+
+// makeWire turns the connection of c into a wire. A borrowed one is given back for another that the pool then forgets:
+// first, because who holds one connection of a bounded pool and waits for another may wait for ever. Any error says that
+// nothing was sent, and has the connection dropped.
+func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
+	own, l := c.Conn.Conn(), c.found
+	if !s.source.owned() {
+		c.returned = true
+		_ = c.Conn.Close()
+		if own, err = s.source.dedicated(ctx); err != nil {
+			return unsent(err)
+		}
+		if l, err = s.settle(ctx, own); err != nil {
+			closeNow(own)
+			return unsent(err)
+		}
+	}
+	if c.wire, err = newWire(own, s.append, l.pooled); err != nil {
+		return unsent(err)
+	}
+	return nil
+}
+
+// unsent is the error of an append that was not sent.
+func unsent(err error) error {
+	if v := classify(err); v.Err != oplog.ErrUnknown {
+		return fmt.Errorf("%w: %w", v.Err, err)
+	}
+	return fmt.Errorf("%w: not sent: %w", oplog.ErrUnavailable, err)
+}
+
+// append sends the statement and waits for the end of its transaction. Only the server's ReadyForQuery, which follows
+// the commit, ends it well: the count of rows comes before. The deadline of ctx ends the waiting and nothing else.
+func (w *wire) append(ctx context.Context, at int64, payload []byte) (int64, error) {
+	deadline, _ := ctx.Deadline() // zero: none
+	if err := w.net.SetDeadline(deadline); err != nil {
+		return 0, unsent(err)
+	}
+	if !w.parsed || w.shared {
+		w.msgs.SendParse(&pgproto3.Parse{Query: w.text, ParameterOIDs: []uint32{pgtype.Int8OID, pgtype.ByteaOID, pgtype.Int8OID}})
+	}
+	w.msgs.SendBind(&pgproto3.Bind{ParameterFormatCodes: []int16{pgx.BinaryFormatCode},
+		Parameters: [][]byte{binary.BigEndian.AppendUint64(nil, uint64(at)), payload, binary.BigEndian.AppendUint64(nil, uint64(at-1))}})
+	w.msgs.SendExecute(&pgproto3.Execute{})
+	w.msgs.SendSync(&pgproto3.Sync{})
+	if err := w.msgs.Flush(); err != nil {
+		if pgconn.SafeToRetry(err) {
+			return 0, unsent(err)
+		}
+		return 0, noAnswer(err)
+	}
+	return w.answer()
+}
+
+// answer reads what the server says to one append.
+func (w *wire) answer() (n int64, failed error) {
+	var warned error
+	for {
+		msg, err := w.msgs.Receive()
+		if err != nil {
+			if failed != nil { // the server said why before it closed the connection
+				return 0, failed
+			}
+			return 0, noAnswer(err)
+		}
+		switch m := msg.(type) {
+		case *pgproto3.ParseComplete:
+			w.parsed = true
+		case *pgproto3.CommandComplete:
+			n = pgconn.NewCommandTag(string(m.CommandTag)).RowsAffected()
+		case *pgproto3.ErrorResponse:
+			failed = pgconn.ErrorResponseToPgError(m)
+			if m.SeverityUnlocalized == "FATAL" || m.SeverityUnlocalized == "PANIC" {
+				return 0, failed
+			}
+		case *pgproto3.NoticeResponse:
+			if m.SeverityUnlocalized == "WARNING" {
+				warned = fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", m.Message, m.Code, oplog.ErrUnknown)
+			}
+		case *pgproto3.ReadyForQuery:
+			switch {
+			case failed != nil:
+				return 0, failed
+			case warned != nil:
+				return 0, warned
+			case m.TxStatus != 'I':
+				return 0, fmt.Errorf("the statement did not commit by itself: the session was handed over in a transaction: %w", oplog.ErrUnknown)
+			}
+			return n, nil
+		}
+	}
+}
+
+// noAnswer is the error of an append that was sent, in part or whole, and not answered.
+func noAnswer(err error) error { return fmt.Errorf("no answer: %w: %w", oplog.ErrUnknown, err) }
+
+// close says goodbye where that can be done at once.
+func (w *wire) close() {
+	_ = w.net.SetDeadline(time.Now().Add(100 * time.Millisecond))
+	w.msgs.Send(&pgproto3.Terminate{})
+	_ = w.msgs.Flush()
+	_ = w.net.Close()
+}
