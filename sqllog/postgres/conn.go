@@ -66,7 +66,7 @@ func (s *session) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	return &conn{Conn: raw, session: s, age: age, found: l}, nil
+	return &conn{Conn: raw, session: s, age: age, found: l, used: time.Now()}, nil
 }
 
 // closeNow closes a connection without waiting for the network.
@@ -165,14 +165,25 @@ type conn struct {
 	age      int64
 	found    look
 	wire     *wire
-	returned bool // to the pool it was borrowed from, by makeWire
+	used     time.Time // when a statement ended last
+	returned bool      // to the pool it was borrowed from, by makeWire
 }
 
-// ResetSession is called by database/sql before a connection is used again. A connection that has been idle may be dead
-// without knowing it.
+// A connection that was idle for longer is asked for a sign of life before it is used, and has as long to give one.
+const idleTrust = time.Second
+
+// ResetSession is called by database/sql before a connection is used again. One that has been idle may be dead without
+// knowing it; then the next is taken, without the caller's noticing.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() {
 		return driver.ErrBadConn
+	}
+	if time.Since(c.used) > idleTrust {
+		ctx, cancel := context.WithTimeout(ctx, idleTrust)
+		defer cancel()
+		if c.Conn.Conn().Ping(ctx) != nil {
+			return driver.ErrBadConn
+		}
 	}
 	return c.Conn.ResetSession(ctx)
 }
@@ -228,6 +239,7 @@ func (c *conn) judge(err error) error {
 func (c *conn) watch(ctx context.Context) func() {
 	start := time.Now()
 	return func() {
+		c.used = time.Now()
 		if ctx.Err() != nil && time.Since(start) >= c.session.statement {
 			c.session.age.CompareAndSwap(c.age, c.age+1)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -97,4 +98,18 @@ func scan[T any](t testing.TB, c *pgx.Conn, text string, args ...any) (v T) {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return v
+}
+
+// awaitTrue asks again and again until the answer is true.
+func awaitTrue(t testing.TB, c *pgx.Conn, text string, args ...any) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(time.Minute); !scan[bool](t, c, text, args...); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("never true: %s", text)
+		}
+	}
 }

@@ -93,6 +93,9 @@ func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
 
 // unsent is the error of an append that was not sent.
 func unsent(err error) error {
+	if pgconn.SafeToRetry(err) {
+		return err // the classifier knows it
+	}
 	if v := classify(err); v.Err != oplog.ErrUnknown {
 		return fmt.Errorf("%w: %w", v.Err, err)
 	}
@@ -102,6 +105,9 @@ func unsent(err error) error {
 // append sends the statement and waits for the end of its transaction. Only the server's ReadyForQuery, which follows
 // the commit, ends it well: the count of rows comes before. The deadline of ctx ends the waiting and nothing else.
 func (w *wire) append(ctx context.Context, at int64, payload []byte) (int64, error) {
+	if hungUp(w.net) {
+		return 0, hungUpError{}
+	}
 	deadline, _ := ctx.Deadline() // zero: none
 	if err := w.net.SetDeadline(deadline); err != nil {
 		return 0, unsent(err)
@@ -113,14 +119,23 @@ func (w *wire) append(ctx context.Context, at int64, payload []byte) (int64, err
 		Parameters: [][]byte{binary.BigEndian.AppendUint64(nil, uint64(at)), payload, binary.BigEndian.AppendUint64(nil, uint64(at-1))}})
 	w.msgs.SendExecute(&pgproto3.Execute{})
 	w.msgs.SendSync(&pgproto3.Sync{})
-	if err := w.msgs.Flush(); err != nil {
-		if pgconn.SafeToRetry(err) {
-			return 0, unsent(err)
-		}
+	switch err := w.msgs.Flush(); {
+	case pgconn.SafeToRetry(err):
+		return 0, err
+	case err != nil:
 		return 0, noAnswer(err)
 	}
 	return w.answer()
 }
+
+// hungUpError is the error of an append that was not sent because the server had ended the connection while it was idle,
+// as a restart does.
+type hungUpError struct{}
+
+func (hungUpError) Error() string { return "the server ended the connection" }
+
+// SafeToRetry tells the classifier that nothing was sent.
+func (hungUpError) SafeToRetry() bool { return true }
 
 // answer reads what the server says to one append.
 func (w *wire) answer() (n int64, failed error) {
