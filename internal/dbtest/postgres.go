@@ -218,7 +218,9 @@ func (p *Postgres) Kill(t testing.TB) { t.Helper(); p.end(t, syscall.SIGKILL) }
 
 func (p *Postgres) end(t testing.TB, s syscall.Signal) {
 	t.Helper()
+	children := childrenOf(p.process.cmd.Process.Pid)
 	p.send(t, s)
+	defer awaitGone(t, children) // they hold the shared memory, and the next one would not start
 	select {
 	case <-p.process.exited:
 	case <-time.After(patience):
@@ -274,6 +276,27 @@ func childrenOf(pid int) (children []int) {
 		}
 	}
 	return children
+}
+
+// awaitGone waits until processes have ended, whether somebody has asked for their exit codes or not.
+func awaitGone(t testing.TB, pids []int) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for _, pid := range pids {
+		for {
+			data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+			if _, rest, _ := strings.Cut(string(data), ") "); err != nil || strings.HasPrefix(rest, "Z") {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-end:
+				t.Fatalf("process %d of the server does not end", pid)
+			}
+		}
+	}
 }
 
 // destroy ends the server and removes what it left.

@@ -29,7 +29,7 @@ type session struct {
 	statement     time.Duration // timeout
 	db            *sql.DB       // made of this connector
 
-	age   atomic.Int64  // of the network: connections from an earlier one are not used again
+	age   atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
 	token string        // tells own notifications from those of others
 	told  chan struct{} // capacity 1: something is to be told to the other nodes
 }
@@ -226,13 +226,25 @@ func withMode(args []driver.NamedValue) []driver.NamedValue {
 	return append([]driver.NamedValue{{Value: pgx.QueryExecModeCacheDescribe}}, args...)
 }
 
-// judge closes a connection of a pool that must not be used again: given back, it would come again.
+// judge draws from an error of the server what it says of connections: a pool's that must not be used again is closed,
+// because given back it would come again; and where the server ends sessions or has become read-only, none of the others
+// is any better.
 func (c *conn) judge(err error) error {
-	if err != nil && !c.session.source.owned() && classify(err).Drop {
+	if err == nil {
+		return nil
+	}
+	switch v := classify(err); {
+	case v.Err == oplog.ErrReadOnly, strings.HasPrefix(state(err), "57P"):
+		c.expire()
+		fallthrough
+	case v.Drop && !c.session.source.owned():
 		closeNow(c.Conn.Conn())
 	}
 	return err
 }
+
+// expire has the connections that are as old as this one or older not used again.
+func (c *conn) expire() { c.session.age.CompareAndSwap(c.age, c.age+1) }
 
 // watch notes a statement that went without an answer for so long that whatever else idles on the same network is most
 // likely dead as well.
@@ -241,7 +253,7 @@ func (c *conn) watch(ctx context.Context) func() {
 	return func() {
 		c.used = time.Now()
 		if ctx.Err() != nil && time.Since(start) >= c.session.statement {
-			c.session.age.CompareAndSwap(c.age, c.age+1)
+			c.expire()
 		}
 	}
 }

@@ -49,8 +49,8 @@ func TestReadOnlyServer(t *testing.T) {
 // endAll ends all sessions but the administrator's, and waits until they are gone.
 func endAll(t testing.TB, admin *pgx.Conn) {
 	t.Helper()
-	sessions := scan[[]int32](t, admin, `SELECT coalesce(array_agg(pid), '{}') FROM pg_stat_activity
-		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND pg_terminate_backend(pid)`)
+	sessions := scan[[]int32](t, admin, `WITH s AS MATERIALIZED (SELECT pid FROM pg_stat_activity
+		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend') SELECT array_agg(pid) FROM s WHERE pg_terminate_backend(pid)`)
 	awaitTrue(t, admin, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ANY ($1)", sessions)
 }
 

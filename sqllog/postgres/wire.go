@@ -56,8 +56,9 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 		start := time.Now()
 		n, failed = c.wire.append(ctx, int64(at), payload)
 		if failed != nil && time.Since(start) >= s.statement {
-			s.age.CompareAndSwap(c.age, c.age+1)
+			c.expire()
 		}
+		failed = c.judge(failed)
 		return nil
 	})
 	if failed == nil {

@@ -1,0 +1,292 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/meta"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/postgres"
+)
+
+// rounds is how often a fault happens: quick, or what HEADWATER_ROUNDS says.
+func rounds(t testing.TB, quick int) int {
+	s := os.Getenv("HEADWATER_ROUNDS")
+	if s == "" {
+		return quick
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// nodes opens n nodes on the database, the first of which makes it a cluster.
+func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []*headwater.Store {
+	t.Helper()
+	var stores []*headwater.Store
+	for range n {
+		l, err := postgres.Open(t.Context(), o)
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		if _, err := headwater.Init(t.Context(), l); err != nil && !errors.Is(err, oplog.ErrExists) {
+			t.Fatalf("init: %v", err)
+		}
+		s, err := headwater.Open(t.Context(), l, engine)
+		if err != nil {
+			t.Fatalf("open a node: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(s.Close(), l.Close()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		stores = append(stores, s)
+	}
+	return stores
+}
+
+// counter is a client that prepares one object after another until it is told to stop. Each PrepareObjects that takes
+// effect hands out one id, so that the ids of all answers are 1, 2, 3, … exactly if no acknowledged command was lost
+// and none applied twice.
+type counter struct {
+	client [16]byte
+	next   uint64
+	ids    []uint64
+	errs   map[string]int
+}
+
+// run prepares objects until stop is closed and the last one has an answer, at one store after the other. What has no
+// answer is sent again as the same request.
+func (c *counter) run(t *testing.T, stores []*headwater.Store, stop <-chan struct{}, patience time.Duration) {
+	for try := 0; ; try++ {
+		if c.errs == nil {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		r := meta.Request{Client: c.client, Sequence: c.next, Oldest: c.next}
+		a := stores[try%len(stores)].Propose(ctx, meta.Proposal{Request: &r, Command: meta.PrepareObjects{
+			Identity: meta.Identity{NodeID: 1, NodeEpoch: 1}, Count: 1, Deadline: 1}})[0]
+		cancel()
+		switch {
+		case a.Err != nil && a.Status == meta.Rejected:
+			t.Errorf("request %d was rejected: %v", c.next, a.Err)
+			return
+		case a.Err != nil:
+			if c.errs == nil {
+				c.errs = map[string]int{}
+			}
+			c.errs[a.Err.Error()]++
+			if t.Failed() || try > 100000 {
+				return
+			}
+			continue
+		}
+		c.ids = append(c.ids, a.Result.(meta.PrepareObjectsResult).FirstObjectID)
+		c.next++
+		c.errs = nil
+	}
+}
+
+// count runs clients at the stores while do happens, and proves that nothing was lost or done twice.
+func count(t *testing.T, stores []*headwater.Store, clients int, patience time.Duration, do func(progress func() int)) {
+	t.Helper()
+	if _, err := meta.Propose(t.Context(), stores[0], meta.RegisterNode{NodeID: 1, Instance: [16]byte{1}}); err != nil {
+		t.Fatal(err)
+	}
+	counters := make([]*counter, clients)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range counters {
+		c := &counter{client: [16]byte{15: byte(i + 1)}, next: 1}
+		counters[i] = c
+		mine := slices.Concat(stores[i%len(stores):], stores[:i%len(stores)])
+		wg.Go(func() { c.run(t, mine, stop, patience) })
+	}
+	do(func() int { return int(stores[0].View().Index) })
+	close(stop)
+	wg.Wait()
+	var ids []uint64
+	for _, c := range counters {
+		ids = append(ids, c.ids...)
+	}
+	slices.Sort(ids)
+	for i, id := range ids {
+		if id != uint64(i+1) {
+			t.Fatalf("the ids of the answers are not dense: number %d is %d", i+1, id)
+		}
+	}
+	t.Logf("%d objects", len(ids))
+	var first *headwater.View
+	for i, s := range stores {
+		v, err := s.Linearize(t.Context())
+		if err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+		if first == nil {
+			first = v
+		}
+		if v.Index != first.Index || v.State.Digest() != first.State.Digest() {
+			t.Errorf("node %d is at %d with digest %x, node 0 at %d with %x", i, v.Index, v.State.Digest(), first.Index, first.State.Digest())
+		}
+	}
+}
+
+// await waits until the log has moved on by n rows.
+func await(t *testing.T, s *headwater.Store, n uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Wait(ctx, uint64(s.View().Index)+n); err != nil {
+		t.Fatalf("the log does not move on: %v (%+v)", err, s.Status())
+	}
+}
+
+// TestKilledServer kills the server with -9 under load and starts it again. It runs 3 rounds, or as many as
+// HEADWATER_ROUNDS says. Hazard 8, field case 14.6.
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t)
+	engine := headwater.Options{}
+	engine.Engine.SnapshotInterval = 50
+	stores := nodes(t, 3, on(p), engine)
+	count(t, stores, 6, 30*time.Second, func(func() int) {
+		for i := range rounds(t, 3) {
+			await(t, stores[i%3], 20)
+			if i%3 == 2 {
+				p.Stop(t)
+			} else {
+				p.Kill(t)
+			}
+			if v := stores[i%3].View(); v.Index == 0 { // reads go on
+				t.Error("no view while the server is away")
+			}
+			p.Start(t)
+		}
+		await(t, stores[0], 20)
+	})
+}
+
+// TestBadNetwork runs three nodes through a network that loses answers, holds requests back and breaks connections, at
+// moments drawn from a seed. It runs 30 faults, or as many as HEADWATER_ROUNDS says. Hazards 2 and 3.
+func TestBadNetwork(t *testing.T) {
+	t.Parallel()
+	x, _, o := proxied(t)
+	o.StatementTimeout = 300 * time.Millisecond
+	engine := headwater.Options{}
+	engine.Engine.SnapshotInterval = 40
+	stores := nodes(t, 3, o, engine)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	count(t, stores, 6, 5*time.Second, func(func() int) {
+		var held []chan struct{}
+		for range rounds(t, 30) {
+			await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
+			// Every row holds the client's ids, and nothing else that is sent does.
+			trap := &dbtest.Trap{Marker: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(1 + r.IntN(6))}}
+			switch r.IntN(6) {
+			case 0:
+				trap.Mute, trap.Cut = true, true // committed, answer lost
+			case 1:
+				trap.Mute = true // committed, no answer comes
+			case 2:
+				trap.Cut = true // broken while it is on its way
+			case 3, 4:
+				trap.Hold, trap.Mute = make(chan struct{}), r.IntN(2) == 0 // commits when it was long given up, or a bit late
+				held = append(held, trap.Hold)
+			case 5:
+				x.Cut()
+				continue
+			}
+			x.Set(trap)
+			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
+				close(held[0])
+				held = held[1:]
+			}
+		}
+		for _, h := range held {
+			close(h)
+		}
+		await(t, stores[0], 5)
+	})
+}
+
+// TestOutage: while the server is away reads answer from the view, proposals end with their contexts, and everything
+// goes on when it is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t)
+	s := nodes(t, 1, on(p), headwater.Options{})[0]
+	if _, err := meta.Propose(t.Context(), s, meta.PutKey{Key: "k", Value: []byte("v")}); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop(t)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("w")})
+		cancel()
+		if err == nil {
+			t.Error("a proposal without a server succeeded")
+		}
+		if _, ok := s.View().State.Key("k"); !ok {
+			t.Error("the view lost a key")
+		}
+	}
+	p.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("x")}); err != nil {
+		t.Errorf("propose when the server is back: %v", err)
+	}
+}
+
+// BenchmarkVisibility measures the time from an append on one node to the row's being read on another, on an otherwise
+// idle server, with and without notifications.
+func BenchmarkVisibility(b *testing.B) {
+	for _, off := range []bool{false, true} {
+		b.Run(fmt.Sprintf("notify=%t", !off), func(b *testing.B) {
+			o := place(b)
+			o.NoNotify = off
+			l, reader := cluster(b, o, 0), open(b, o)
+			waits := make(chan time.Time, 1)
+			var from, to []time.Duration
+			for at := oplog.Index(1); b.Loop(); at++ {
+				waiting := make(chan struct{})
+				go func() {
+					close(waiting)
+					waitFor(b, reader, at)
+					waits <- time.Now()
+				}()
+				<-waiting
+				time.Sleep(10 * time.Millisecond) // an idle server, a reader that waits
+				start := time.Now()
+				mustAppend(b, l, at, "row")
+				answered := time.Now()
+				seen := <-waits
+				from, to = append(from, seen.Sub(start)), append(to, seen.Sub(answered))
+			}
+			slices.Sort(from)
+			slices.Sort(to)
+			b.ReportMetric(float64(from[len(from)/2].Microseconds()), "µs/sent-to-seen")
+			b.ReportMetric(float64(to[len(to)/2].Microseconds()), "µs/answered-to-seen-median")
+			b.ReportMetric(float64(to[len(to)*99/100].Microseconds()), "µs/answered-to-seen-p99")
+		})
+	}
+}
