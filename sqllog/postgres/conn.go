@@ -66,7 +66,7 @@ func (s *session) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	return &conn{Conn: raw, session: s, age: age, found: l, used: time.Now()}, nil
+	return &conn{Conn: raw, session: s, age: age, found: l}, nil
 }
 
 // closeNow closes a connection without waiting for the network.
@@ -165,7 +165,7 @@ type conn struct {
 	age      int64
 	found    look
 	wire     *wire
-	used     time.Time // when a statement ended last
+	used     time.Time // when a statement ended last; zero: never
 	returned bool      // to the pool it was borrowed from, by makeWire
 }
 
@@ -178,7 +178,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() {
 		return driver.ErrBadConn
 	}
-	if time.Since(c.used) > idleTrust {
+	if !c.used.IsZero() && time.Since(c.used) > idleTrust {
 		ctx, cancel := context.WithTimeout(ctx, idleTrust)
 		defer cancel()
 		if c.Conn.Conn().Ping(ctx) != nil {

@@ -74,6 +74,9 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 // first, because who holds one connection of a bounded pool and waits for another may wait for ever. Any error says that
 // nothing was sent, and has the connection dropped.
 func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
+	if c.found.readOnly == "on" && !c.used.IsZero() {
+		return staleError{} // a new one may find it writable again
+	}
 	own, l := c.Conn.Conn(), c.found
 	if !s.source.owned() {
 		c.returned = true
@@ -137,6 +140,14 @@ func (hungUpError) Error() string { return "the server ended the connection" }
 
 // SafeToRetry tells the classifier that nothing was sent.
 func (hungUpError) SafeToRetry() bool { return true }
+
+// staleError is the error of an append that was not sent because its connection is from when the server was read-only.
+type staleError struct{}
+
+func (staleError) Error() string { return "the connection was opened when the server was read-only" }
+
+// SafeToRetry tells the classifier that nothing was sent.
+func (staleError) SafeToRetry() bool { return true }
 
 // answer reads what the server says to one append.
 func (w *wire) answer() (n int64, failed error) {
