@@ -21,6 +21,8 @@ type backend struct {
 // backends is the table of openers. A new kind of database is a new line.
 var backends = []backend{
 	{"sqlite", openSQLite},
+	{"postgres", openPostgres},
+	{"postgresql", openPostgres},
 }
 
 // openLog opens the log that --db names. Its errors never repeat an address, which may hold a password.
@@ -64,7 +66,7 @@ var hints = []struct {
 	{oplog.ErrSchema, "the database belongs to another program, or to another version of this one; nothing was changed"},
 	{oplog.ErrDenied, "this user may not open it"},
 	{oplog.ErrReadOnly, "a cluster's database must be writable for this"},
-	{oplog.ErrUnavailable, "its folder may be missing or not mounted, or another process may hold it locked; nothing was changed"},
+	{oplog.ErrUnavailable, "the server may be away; a file's folder may be missing or not mounted, or another process may hold it locked; nothing was changed"},
 	{oplog.ErrFull, "there is no room left; nothing was changed"},
 	{oplog.ErrCorrupt, "restore it from a backup; nothing was changed"},
 }

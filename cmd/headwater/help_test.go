@@ -104,8 +104,12 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("exit code %d, said %q", got.code, got.err)
 	}
 	t.Setenv("HEADWATER_OUTPUT", "")
-	t.Setenv("HEADWATER_DB", "postgres://user:hunter2@host/db")
+	t.Setenv("HEADWATER_DB", "oracle://user:hunter2@host/db")
 	if got := run(t, nil, "status"); got.code != exitUsage || strings.Contains(got.err, "hunter2") {
+		t.Errorf("exit code %d, said %q", got.code, got.err)
+	}
+	t.Setenv("HEADWATER_DB", "postgres://user:hunter2@127.0.0.1:1/db")
+	if got := run(t, nil, "status"); got.code != exitUnavailable || strings.Contains(got.err, "hunter2") {
 		t.Errorf("exit code %d, said %q", got.code, got.err)
 	}
 	// A server in the environment comes before a database there.

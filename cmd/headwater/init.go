@@ -12,11 +12,21 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
+	var only bool
+	var nodeRole, readerRole string
 	c := &cobra.Command{
 		Use: "init", Short: "Make a database a new, empty cluster", Args: cobra.NoArgs,
-		Long:    "Make a database a new, empty cluster, and print its id. Where a cluster lives already nothing changes, and the exit code is 1.",
-		Example: "  headwater init --db sqlite:headwater.db",
+		Long: "Make a database a new, empty cluster, and print its id. Where a cluster lives already nothing changes, and the exit code is 1.\n\n" +
+			"On a server the role needs the right to create tables, or an administrator runs what --print-sql prints first.",
+		Example: "  headwater init --db sqlite:headwater.db\n  headwater init --db postgres://db.example/meta --print-sql",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if only {
+				text, err := printSQL(a.db, nodeRole, readerRole)
+				if err == nil {
+					fmt.Fprint(a.out, text)
+				}
+				return err
+			}
 			ctx, cancel := a.bounded(cmd.Context())
 			defer cancel()
 			log, err := openLog(ctx, a.db, toBegin)
@@ -40,6 +50,9 @@ func (a *app) initCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&a.db, "db", defaultDB, "`database` to begin a cluster in")
 	c.Flags().DurationVar(&a.timeout, "timeout", 0, "give up after this long; 0 waits")
+	c.Flags().BoolVar(&only, "print-sql", false, "only print the statements that prepare a server's database, for its administrator")
+	c.Flags().StringVar(&nodeRole, "node-role", "headwater", "`role` of the nodes, in --print-sql")
+	c.Flags().StringVar(&readerRole, "reader-role", "headwater_reader", "`role` that may only read, in --print-sql")
 	a.formats(c)
 	return c
 }

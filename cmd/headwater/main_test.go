@@ -17,6 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // the sql command of the scripts
+
+	"github.com/headwaterdb/headwater/internal/dbtest"
 )
 
 // TestMain makes the test binary the program itself where a script, or a test that kills it, runs headwater: a process
@@ -26,8 +28,13 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", gorace); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"headwater": main})
+	testscript.Main(tests{m}, map[string]func(){"headwater": main})
 }
+
+// tests runs the tests and stops the database servers that they share.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int { return dbtest.Main(t.M) }
 
 const gorace = "atexit_sleep_ms=0"
 

@@ -50,13 +50,14 @@ still that long.
 The first SIGINT or SIGTERM ends it in order: calls under way are answered, within --drain. The second one kills.`,
 		Example: `  headwater serve
   headwater serve --db sqlite:/var/lib/headwater/meta.db --listen 0.0.0.0:4640 --node-ttl 10s
+  HEADWATER_DB='postgres://headwater:SECRET@db.example/meta?sslmode=verify-full' headwater serve
   HEADWATER_DB=sqlite:meta.db HEADWATER_LOG_FORMAT=json headwater serve`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.serve(cmd.Context(), o)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.db, "db", defaultDB, "`database` that holds the log")
+	f.StringVar(&a.db, "db", defaultDB, "`database` that holds the log: sqlite:PATH or postgres://…")
 	f.StringVar(&o.listen, "listen", defaultListen, "`address` to listen on; port 0 takes a free one")
 	f.BoolVar(&o.create, "init", false, "make the database a new cluster if there is none")
 	f.StringVar(&o.store.ClusterID, "cluster-id", "", "refuse any cluster but the one with this `id`")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,10 +72,19 @@ func neverPing(context.Context, stdlib.ShouldPingParams) bool { return false }
 func unveil(err error) error {
 	var e *pgconn.ConnectError
 	if errors.As(err, &e) {
-		return errors.Unwrap(e)
+		return attempts{errors.Unwrap(e)}
 	}
 	return err
 }
+
+// attempts is what became of the attempts at all addresses, which the driver tells on a line each.
+type attempts struct{ error }
+
+func (a attempts) Error() string {
+	return strings.Join(slices.Compact(strings.Split(a.error.Error(), "\n")), "; ")
+}
+
+func (a attempts) Unwrap() error { return a.error }
 
 // describe tells where a configuration leads.
 func describe(c *pgx.ConnConfig) string {
