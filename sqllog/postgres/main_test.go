@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
 // place returns options for tables of the test's own on the shared server. The tables go when the test ends.
 func place(t testing.TB) postgres.Options {
 	t.Helper()
-	o := postgres.Options{DSN: dbtest.SharedPostgres(t), Prefix: dbtest.Prefix()}
+	o := patient(dbtest.SharedPostgres(t))
 	t.Cleanup(func() {
 		c, err := pgx.Connect(context.Background(), o.DSN)
 		if err != nil {
@@ -37,7 +37,12 @@ func place(t testing.TB) postgres.Options {
 
 // on returns options for tables on a server of the test's own.
 func on(p *dbtest.Postgres) postgres.Options {
-	return postgres.Options{DSN: p.DSN("postgres", "postgres"), Prefix: dbtest.Prefix()}
+	return patient(p.DSN("postgres", "postgres"))
+}
+
+// patient returns options with which a machine that is busy with other things fails no test.
+func patient(dsn string) postgres.Options {
+	return postgres.Options{DSN: dsn, Prefix: dbtest.Prefix(), StatementTimeout: time.Minute, ConnectTimeout: time.Minute, RetryTimeout: time.Minute}
 }
 
 func open(t testing.TB, o postgres.Options) oplog.Log {

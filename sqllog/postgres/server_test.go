@@ -60,17 +60,17 @@ func TestSettings(t *testing.T) {
 	p := dbtest.NewPostgres(t)
 	admin := session(t, p.DSN("postgres", "postgres"))
 	o := on(p)
-	for _, set := range []string{"synchronous_commit = off", "default_transaction_isolation = 'serializable'", "client_min_messages = error", "statement_timeout = 1"} {
+	for _, set := range []string{"synchronous_commit = off", "default_transaction_isolation = 'serializable'", "client_min_messages = error", "statement_timeout = '1h'"} {
 		mustExec(t, admin, "ALTER DATABASE postgres SET "+set)
 	}
 	l := cluster(t, o, 0)
 	mustExec(t, admin, "CREATE TABLE seen AS SELECT ''::text AS settings")
 	mustExec(t, admin, `CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		INSERT INTO seen SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('transaction_isolation'), current_setting('client_min_messages'));
+		INSERT INTO seen SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('transaction_isolation'), current_setting('client_min_messages'), current_setting('statement_timeout'));
 		RETURN NEW; END $$`)
 	mustExec(t, admin, "CREATE TRIGGER look BEFORE INSERT ON "+o.Prefix+"_log FOR EACH ROW EXECUTE FUNCTION look()")
 	mustAppend(t, l, 1, "x")
-	if got, want := scan[string](t, admin, "SELECT settings FROM seen WHERE settings <> ''"), "on read committed warning"; got != want {
+	if got, want := scan[string](t, admin, "SELECT settings FROM seen WHERE settings <> ''"), "on read committed warning 48s"; got != want {
 		t.Errorf("settings of an append: %s, want %s", got, want)
 	}
 	if w := l.Info().Warnings; len(w) != 0 {
