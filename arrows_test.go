@@ -30,6 +30,8 @@ var arrows = map[string][]string{
 	".":                                   {"meta", "replica", "oplog"},
 	"sqllog":                              {"oplog"},
 	"sqllog/sqlite":                       {"sqllog", "oplog"},
+	"sqllog/postgres":                     {"sqllog", "oplog"},
+	"internal/dbtest":                     {},
 	"api/headwater/v1":                    {},
 	"api/headwater/v1/headwaterv1connect": {"api/headwater/v1"},
 	"api":                                 {"meta", "api/headwater/v1"},
@@ -39,7 +41,7 @@ var arrows = map[string][]string{
 	"internal/gen":                        {"meta"},
 	"internal/liveness":                   {".", "meta"},
 	"internal/model":                      {"meta"},
-	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "internal/liveness",
+	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }
 
