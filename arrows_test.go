@@ -125,8 +125,10 @@ func TestArrows(t *testing.T) {
 func TestDrivers(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
-			if strings.HasPrefix(imp, "modernc.org/sqlite") && room(p.ImportPath) != "sqllog/sqlite" {
-				t.Errorf("%s imports %s: only sqllog/sqlite may", room(p.ImportPath), imp)
+			for driver, only := range map[string]string{"modernc.org/sqlite": "sqllog/sqlite", "github.com/jackc/pgx": "sqllog/postgres"} {
+				if strings.HasPrefix(imp, driver) && room(p.ImportPath) != only {
+					t.Errorf("%s imports %s: only %s may", room(p.ImportPath), imp, only)
+				}
 			}
 		}
 	}

@@ -17,7 +17,6 @@ type Proxy struct {
 	mu       sync.Mutex // guards the rest
 	upstream string
 	closed   bool
-	black    bool // connections of now swallow everything
 	links    map[*link]bool
 	traps    []*Trap
 	accepted int

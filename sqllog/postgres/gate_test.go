@@ -65,7 +65,7 @@ func TestGateGivenUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_ = g.pass(ctx, func() error { return ctx.Err() })
-		if reason, _ := g.closed(); reason != nil {
+		if _, reason := g.closed(); reason != nil {
 			t.Errorf("closed by a caller's end: %v", reason)
 		}
 		why := errors.New("connection refused")

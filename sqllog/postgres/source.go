@@ -140,14 +140,14 @@ const (
 // pass tries once: at once while all is well; after a failure when its turn has come and the pause is over.
 func (g *gate) pass(ctx context.Context, try func() error) error {
 	g.once.Do(func() { g.turn = make(chan struct{}, 1) })
-	if reason, _ := g.closed(); reason != nil {
+	if _, reason := g.closed(); reason != nil {
 		select {
 		case g.turn <- struct{}{}:
 			defer func() { <-g.turn }()
 		case <-ctx.Done():
 			return shut(reason, ctx.Err())
 		}
-		if reason, wait := g.closed(); reason != nil && wait > 0 {
+		if wait, reason := g.closed(); reason != nil && wait > 0 {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
 			select {
@@ -168,11 +168,11 @@ func shut(reason, end error) error {
 	return fmt.Errorf("%w: the last attempt to connect: %w; then %w", oplog.ErrUnavailable, reason, end)
 }
 
-// closed returns why and how long nobody may try; nil where the last attempt succeeded.
-func (g *gate) closed() (error, time.Duration) {
+// closed returns for how long nobody may try, and why; nil where the last attempt succeeded.
+func (g *gate) closed() (time.Duration, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.reason, time.Until(g.next)
+	return time.Until(g.next), g.reason
 }
 
 func (g *gate) tell(err error) {
