@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/meta"
 )
 
 // Status is a picture of a server's node at one moment, with the fields of headwater.Status.
@@ -28,6 +30,7 @@ type Status struct {
 	Backend       string        // what the log is kept in
 	Location      string        // where, without secrets
 	Warnings      []string      // settings of the database that may lose acknowledged rows, and the like
+	Counts        meta.Counts   // of what the view holds
 	Version       string        // of the server's program
 	Endpoint      string        // the server that answered, as host:port
 }
@@ -59,7 +62,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		ClusterID: m.ClusterId, Incarnation: m.Incarnation, FormatLevel: m.FormatLevel, Queued: int(m.Queued),
 		InFlight: int(m.InFlight), Behind: time.Duration(m.BehindMs) * time.Millisecond, DatabaseError: m.DatabaseError,
 		HealedFaults: int(m.HealedFaults), Backend: m.Backend, Location: m.Location, Warnings: m.Warnings,
-		Version: m.Version, Endpoint: e.address,
+		Counts: api.ToCounts(m.Counts), Version: m.Version, Endpoint: e.address,
 	}, nil
 }
 

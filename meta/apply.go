@@ -129,7 +129,7 @@ func (t *tx) answer(position int, o outcome) Answer {
 }
 
 // judge applies the rules of one command that has passed the limits: the identity first, then the rules in the order of
-// the design's table. Whoever refuses leaves everything as it was.
+// docs/commands.md. Whoever refuses leaves everything as it was.
 func (t *tx) judge(c Command) outcome {
 	switch c := c.(type) {
 	case RegisterNode:

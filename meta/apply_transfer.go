@@ -76,8 +76,8 @@ func (t *tx) forceCloseStream(c ForceCloseStream) outcome {
 }
 
 // writeOff returns the rare part of a stream after its debts became losses; the same one where it has nothing to write
-// off: neither a debt nor a transfer, without which there is no reservation. Above maxLosses it refuses, which the design
-// leaves open: to merge losses over data that is there would hide it.
+// off: neither a debt nor a transfer, without which there is no reservation. Above maxLosses it refuses: to merge losses
+// over data that is there would hide it.
 func (t *tx) writeOff(id uint64, s *stream) (*streamRare, *Error) {
 	if len(s.rare.debts) == 0 && s.rare.transfer == nil {
 		return s.rare, nil

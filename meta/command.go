@@ -64,8 +64,8 @@ const (
 	kindEnd // one above the highest
 )
 
-// RegisterNode makes a process known as a node, at a new epoch; see the design's table of commands for the rules
-// of this and of all others (docs/commands.md).
+// RegisterNode makes a process known as a node, at a new epoch. The rules of this and of all other commands are in
+// docs/commands.md.
 type RegisterNode struct {
 	NodeID      uint64
 	Epoch       uint64   // 0: the next one

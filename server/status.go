@@ -21,7 +21,9 @@ var conditions = map[headwater.Condition]pb.StatusResponse_Condition{
 }
 
 func (s *service) status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	st := s.store.Status()
+	st, v := s.store.Status(), s.store.View()
+	counts := api.FromCounts(v.State.Counts())
+	counts.At = s.at(v)
 	return &pb.StatusResponse{
 		Condition: conditions[st.Condition], Reason: valid(st.Reason), ReasonIndex: st.ReasonIndex,
 		AppliedIndex: st.AppliedIndex, Digest: st.Digest, NewestIndex: st.NewestIndex,
@@ -30,6 +32,7 @@ func (s *service) status(context.Context, *pb.StatusRequest) (*pb.StatusResponse
 		Queued: count(st.Queued), InFlight: count(st.InFlight), BehindMs: uint64(max(st.Behind.Milliseconds(), 0)),
 		DatabaseError: valid(st.DatabaseError), Backend: valid(st.Backend), Location: valid(st.Location),
 		Warnings: api.Each(st.Warnings, valid), Version: s.o.Version, HealedFaults: count(st.HealedFaults),
+		Counts: counts,
 	}, nil
 }
 

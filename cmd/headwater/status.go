@@ -35,11 +35,7 @@ Reads are answered in all of them. The exit code is 0 for the first two and 3 fo
 				if err != nil {
 					return err
 				}
-				counts, err := call(ctx, c.rpc.Counts, &headwaterv1.CountsRequest{})
-				if err != nil {
-					return err
-				}
-				if err := a.printStatus(st, counts); err != nil {
+				if err := a.printStatus(st); err != nil {
 					return err
 				}
 				return statusOutcome(st)
@@ -72,7 +68,7 @@ func conditionText(st *headwaterv1.StatusResponse) string {
 	return s
 }
 
-func (a *app) printStatus(st *headwaterv1.StatusResponse, counts *headwaterv1.CountsResponse) error {
+func (a *app) printStatus(st *headwaterv1.StatusResponse) error {
 	if a.output == "json" {
 		return a.printJSON(st)
 	}
@@ -101,6 +97,7 @@ func (a *app) printStatus(st *headwaterv1.StatusResponse, counts *headwaterv1.Co
 	for _, w := range st.GetWarnings() {
 		row("warning", text(w))
 	}
+	counts := st.GetCounts()
 	row("nodes", fmt.Sprintf("%d (%d fenced)", counts.GetNodes(), counts.GetFencedNodes()))
 	row("streams", fmt.Sprintf("%d (%d open)", counts.GetStreams(), counts.GetOpenStreams()))
 	row("objects", fmt.Sprintf("%d prepared, %d committed, %d deletable", counts.GetPreparedObjects(),

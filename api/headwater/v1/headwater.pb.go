@@ -5495,11 +5495,13 @@ type StatusResponse struct {
 	// The last database error while it lasts.
 	DatabaseError string `protobuf:"bytes,15,opt,name=database_error,json=databaseError,proto3" json:"database_error,omitempty"`
 	// What the log is kept in, without secrets.
-	Backend       string   `protobuf:"bytes,16,opt,name=backend,proto3" json:"backend,omitempty"`
-	Location      string   `protobuf:"bytes,17,opt,name=location,proto3" json:"location,omitempty"`
-	Warnings      []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Version       string   `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
-	HealedFaults  uint32   `protobuf:"varint,20,opt,name=healed_faults,json=healedFaults,proto3" json:"healed_faults,omitempty"`
+	Backend      string   `protobuf:"bytes,16,opt,name=backend,proto3" json:"backend,omitempty"`
+	Location     string   `protobuf:"bytes,17,opt,name=location,proto3" json:"location,omitempty"`
+	Warnings     []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Version      string   `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
+	HealedFaults uint32   `protobuf:"varint,20,opt,name=healed_faults,json=healedFaults,proto3" json:"healed_faults,omitempty"`
+	// What the current view holds.
+	Counts        *CountsResponse `protobuf:"bytes,21,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5672,6 +5674,13 @@ func (x *StatusResponse) GetHealedFaults() uint32 {
 		return x.HealedFaults
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetCounts() *CountsResponse {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
 }
 
 type CountsRequest struct {
@@ -8508,7 +8517,7 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\fpayload_hash\x18\b \x01(\tR\vpayloadHash\x12\x19\n" +
 	"\x05inner\x18\t \x01(\x05H\x00R\x05inner\x88\x01\x01B\b\n" +
 	"\x06_inner\"\x0f\n" +
-	"\rStatusRequest\"\xab\x06\n" +
+	"\rStatusRequest\"\xe1\x06\n" +
 	"\x0eStatusResponse\x12D\n" +
 	"\tcondition\x18\x01 \x01(\x0e2&.headwater.v1.StatusResponse.ConditionR\tcondition\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12!\n" +
@@ -8531,7 +8540,8 @@ const file_headwater_v1_headwater_proto_rawDesc = "" +
 	"\blocation\x18\x11 \x01(\tR\blocation\x12\x1a\n" +
 	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12\x18\n" +
 	"\aversion\x18\x13 \x01(\tR\aversion\x12#\n" +
-	"\rhealed_faults\x18\x14 \x01(\rR\fhealedFaults\"~\n" +
+	"\rhealed_faults\x18\x14 \x01(\rR\fhealedFaults\x124\n" +
+	"\x06counts\x18\x15 \x01(\v2\x1c.headwater.v1.CountsResponseR\x06counts\"~\n" +
 	"\tCondition\x12\x19\n" +
 	"\x15CONDITION_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vCATCHING_UP\x10\x01\x12\t\n" +
@@ -8994,109 +9004,110 @@ var file_headwater_v1_headwater_proto_depIdxs = []int32{
 	0,   // 96: headwater.v1.Answered.status:type_name -> headwater.v1.Answer.Status
 	40,  // 97: headwater.v1.Answered.result:type_name -> headwater.v1.Result
 	3,   // 98: headwater.v1.StatusResponse.condition:type_name -> headwater.v1.StatusResponse.Condition
-	5,   // 99: headwater.v1.CountsRequest.read:type_name -> headwater.v1.Read
-	6,   // 100: headwater.v1.CountsResponse.at:type_name -> headwater.v1.At
-	5,   // 101: headwater.v1.GetNodeRequest.read:type_name -> headwater.v1.Read
-	6,   // 102: headwater.v1.GetNodeResponse.at:type_name -> headwater.v1.At
-	61,  // 103: headwater.v1.GetNodeResponse.node:type_name -> headwater.v1.Node
-	5,   // 104: headwater.v1.ListNodesRequest.read:type_name -> headwater.v1.Read
-	7,   // 105: headwater.v1.ListNodesRequest.page:type_name -> headwater.v1.Page
-	6,   // 106: headwater.v1.ListNodesResponse.at:type_name -> headwater.v1.At
-	61,  // 107: headwater.v1.ListNodesResponse.nodes:type_name -> headwater.v1.Node
-	5,   // 108: headwater.v1.GetStreamRequest.read:type_name -> headwater.v1.Read
-	6,   // 109: headwater.v1.GetStreamResponse.at:type_name -> headwater.v1.At
-	62,  // 110: headwater.v1.GetStreamResponse.stream:type_name -> headwater.v1.Stream
-	5,   // 111: headwater.v1.ListStreamsRequest.read:type_name -> headwater.v1.Read
-	7,   // 112: headwater.v1.ListStreamsRequest.page:type_name -> headwater.v1.Page
-	83,  // 113: headwater.v1.ListStreamsRequest.label:type_name -> headwater.v1.LabelSelector
-	6,   // 114: headwater.v1.ListStreamsResponse.at:type_name -> headwater.v1.At
-	62,  // 115: headwater.v1.ListStreamsResponse.streams:type_name -> headwater.v1.Stream
-	5,   // 116: headwater.v1.ListRangesRequest.read:type_name -> headwater.v1.Read
-	7,   // 117: headwater.v1.ListRangesRequest.page:type_name -> headwater.v1.Page
-	6,   // 118: headwater.v1.ListRangesResponse.at:type_name -> headwater.v1.At
-	64,  // 119: headwater.v1.ListRangesResponse.ranges:type_name -> headwater.v1.Range
-	5,   // 120: headwater.v1.FindObjectsRequest.read:type_name -> headwater.v1.Read
-	6,   // 121: headwater.v1.FindObjectsResponse.at:type_name -> headwater.v1.At
-	89,  // 122: headwater.v1.FindObjectsResponse.slices:type_name -> headwater.v1.FoundSlice
-	4,   // 123: headwater.v1.FindObjectsResponse.stop:type_name -> headwater.v1.FindObjectsResponse.Stop
-	65,  // 124: headwater.v1.FindObjectsResponse.debt:type_name -> headwater.v1.Debt
-	66,  // 125: headwater.v1.FindObjectsResponse.loss:type_name -> headwater.v1.Loss
-	24,  // 126: headwater.v1.FoundSlice.slice:type_name -> headwater.v1.Slice
-	5,   // 127: headwater.v1.FindOffsetRequest.read:type_name -> headwater.v1.Read
-	6,   // 128: headwater.v1.FindOffsetResponse.at:type_name -> headwater.v1.At
-	5,   // 129: headwater.v1.ListCompactionCandidatesRequest.read:type_name -> headwater.v1.Read
-	7,   // 130: headwater.v1.ListCompactionCandidatesRequest.page:type_name -> headwater.v1.Page
-	6,   // 131: headwater.v1.ListCompactionCandidatesResponse.at:type_name -> headwater.v1.At
-	94,  // 132: headwater.v1.ListCompactionCandidatesResponse.candidates:type_name -> headwater.v1.CompactionCandidate
-	5,   // 133: headwater.v1.GetObjectRequest.read:type_name -> headwater.v1.Read
-	6,   // 134: headwater.v1.GetObjectResponse.at:type_name -> headwater.v1.At
-	67,  // 135: headwater.v1.GetObjectResponse.object:type_name -> headwater.v1.StoredObject
-	5,   // 136: headwater.v1.ListObjectsRequest.read:type_name -> headwater.v1.Read
-	7,   // 137: headwater.v1.ListObjectsRequest.page:type_name -> headwater.v1.Page
-	2,   // 138: headwater.v1.ListObjectsRequest.state:type_name -> headwater.v1.StoredObject.State
-	6,   // 139: headwater.v1.ListObjectsResponse.at:type_name -> headwater.v1.At
-	67,  // 140: headwater.v1.ListObjectsResponse.objects:type_name -> headwater.v1.StoredObject
-	5,   // 141: headwater.v1.ListTransfersRequest.read:type_name -> headwater.v1.Read
-	7,   // 142: headwater.v1.ListTransfersRequest.page:type_name -> headwater.v1.Page
-	6,   // 143: headwater.v1.ListTransfersResponse.at:type_name -> headwater.v1.At
-	65,  // 144: headwater.v1.ListTransfersResponse.debts:type_name -> headwater.v1.Debt
-	66,  // 145: headwater.v1.ListTransfersResponse.losses:type_name -> headwater.v1.Loss
-	5,   // 146: headwater.v1.GetKeyRequest.read:type_name -> headwater.v1.Read
-	6,   // 147: headwater.v1.GetKeyResponse.at:type_name -> headwater.v1.At
-	69,  // 148: headwater.v1.GetKeyResponse.key:type_name -> headwater.v1.Key
-	5,   // 149: headwater.v1.ListKeysRequest.read:type_name -> headwater.v1.Read
-	7,   // 150: headwater.v1.ListKeysRequest.page:type_name -> headwater.v1.Page
-	6,   // 151: headwater.v1.ListKeysResponse.at:type_name -> headwater.v1.At
-	69,  // 152: headwater.v1.ListKeysResponse.keys:type_name -> headwater.v1.Key
-	107, // 153: headwater.v1.ReadLogResponse.row:type_name -> headwater.v1.Row
-	8,   // 154: headwater.v1.Row.commands:type_name -> headwater.v1.Command
-	5,   // 155: headwater.v1.ExportRequest.read:type_name -> headwater.v1.Read
-	59,  // 156: headwater.v1.ExportResponse.record:type_name -> headwater.v1.Record
-	35,  // 157: headwater.v1.Headwater.Propose:input_type -> headwater.v1.ProposeRequest
-	56,  // 158: headwater.v1.Headwater.DryRun:input_type -> headwater.v1.DryRunRequest
-	72,  // 159: headwater.v1.Headwater.Status:input_type -> headwater.v1.StatusRequest
-	74,  // 160: headwater.v1.Headwater.Counts:input_type -> headwater.v1.CountsRequest
-	76,  // 161: headwater.v1.Headwater.GetNode:input_type -> headwater.v1.GetNodeRequest
-	78,  // 162: headwater.v1.Headwater.ListNodes:input_type -> headwater.v1.ListNodesRequest
-	80,  // 163: headwater.v1.Headwater.GetStream:input_type -> headwater.v1.GetStreamRequest
-	82,  // 164: headwater.v1.Headwater.ListStreams:input_type -> headwater.v1.ListStreamsRequest
-	85,  // 165: headwater.v1.Headwater.ListRanges:input_type -> headwater.v1.ListRangesRequest
-	87,  // 166: headwater.v1.Headwater.FindObjects:input_type -> headwater.v1.FindObjectsRequest
-	90,  // 167: headwater.v1.Headwater.FindOffset:input_type -> headwater.v1.FindOffsetRequest
-	92,  // 168: headwater.v1.Headwater.ListCompactionCandidates:input_type -> headwater.v1.ListCompactionCandidatesRequest
-	95,  // 169: headwater.v1.Headwater.GetObject:input_type -> headwater.v1.GetObjectRequest
-	97,  // 170: headwater.v1.Headwater.ListObjects:input_type -> headwater.v1.ListObjectsRequest
-	99,  // 171: headwater.v1.Headwater.ListTransfers:input_type -> headwater.v1.ListTransfersRequest
-	101, // 172: headwater.v1.Headwater.GetKey:input_type -> headwater.v1.GetKeyRequest
-	103, // 173: headwater.v1.Headwater.ListKeys:input_type -> headwater.v1.ListKeysRequest
-	105, // 174: headwater.v1.Headwater.ReadLog:input_type -> headwater.v1.ReadLogRequest
-	108, // 175: headwater.v1.Headwater.Export:input_type -> headwater.v1.ExportRequest
-	110, // 176: headwater.v1.Headwater.Snapshot:input_type -> headwater.v1.SnapshotRequest
-	36,  // 177: headwater.v1.Headwater.Propose:output_type -> headwater.v1.ProposeResponse
-	57,  // 178: headwater.v1.Headwater.DryRun:output_type -> headwater.v1.DryRunResponse
-	73,  // 179: headwater.v1.Headwater.Status:output_type -> headwater.v1.StatusResponse
-	75,  // 180: headwater.v1.Headwater.Counts:output_type -> headwater.v1.CountsResponse
-	77,  // 181: headwater.v1.Headwater.GetNode:output_type -> headwater.v1.GetNodeResponse
-	79,  // 182: headwater.v1.Headwater.ListNodes:output_type -> headwater.v1.ListNodesResponse
-	81,  // 183: headwater.v1.Headwater.GetStream:output_type -> headwater.v1.GetStreamResponse
-	84,  // 184: headwater.v1.Headwater.ListStreams:output_type -> headwater.v1.ListStreamsResponse
-	86,  // 185: headwater.v1.Headwater.ListRanges:output_type -> headwater.v1.ListRangesResponse
-	88,  // 186: headwater.v1.Headwater.FindObjects:output_type -> headwater.v1.FindObjectsResponse
-	91,  // 187: headwater.v1.Headwater.FindOffset:output_type -> headwater.v1.FindOffsetResponse
-	93,  // 188: headwater.v1.Headwater.ListCompactionCandidates:output_type -> headwater.v1.ListCompactionCandidatesResponse
-	96,  // 189: headwater.v1.Headwater.GetObject:output_type -> headwater.v1.GetObjectResponse
-	98,  // 190: headwater.v1.Headwater.ListObjects:output_type -> headwater.v1.ListObjectsResponse
-	100, // 191: headwater.v1.Headwater.ListTransfers:output_type -> headwater.v1.ListTransfersResponse
-	102, // 192: headwater.v1.Headwater.GetKey:output_type -> headwater.v1.GetKeyResponse
-	104, // 193: headwater.v1.Headwater.ListKeys:output_type -> headwater.v1.ListKeysResponse
-	106, // 194: headwater.v1.Headwater.ReadLog:output_type -> headwater.v1.ReadLogResponse
-	109, // 195: headwater.v1.Headwater.Export:output_type -> headwater.v1.ExportResponse
-	111, // 196: headwater.v1.Headwater.Snapshot:output_type -> headwater.v1.SnapshotResponse
-	177, // [177:197] is the sub-list for method output_type
-	157, // [157:177] is the sub-list for method input_type
-	157, // [157:157] is the sub-list for extension type_name
-	157, // [157:157] is the sub-list for extension extendee
-	0,   // [0:157] is the sub-list for field type_name
+	75,  // 99: headwater.v1.StatusResponse.counts:type_name -> headwater.v1.CountsResponse
+	5,   // 100: headwater.v1.CountsRequest.read:type_name -> headwater.v1.Read
+	6,   // 101: headwater.v1.CountsResponse.at:type_name -> headwater.v1.At
+	5,   // 102: headwater.v1.GetNodeRequest.read:type_name -> headwater.v1.Read
+	6,   // 103: headwater.v1.GetNodeResponse.at:type_name -> headwater.v1.At
+	61,  // 104: headwater.v1.GetNodeResponse.node:type_name -> headwater.v1.Node
+	5,   // 105: headwater.v1.ListNodesRequest.read:type_name -> headwater.v1.Read
+	7,   // 106: headwater.v1.ListNodesRequest.page:type_name -> headwater.v1.Page
+	6,   // 107: headwater.v1.ListNodesResponse.at:type_name -> headwater.v1.At
+	61,  // 108: headwater.v1.ListNodesResponse.nodes:type_name -> headwater.v1.Node
+	5,   // 109: headwater.v1.GetStreamRequest.read:type_name -> headwater.v1.Read
+	6,   // 110: headwater.v1.GetStreamResponse.at:type_name -> headwater.v1.At
+	62,  // 111: headwater.v1.GetStreamResponse.stream:type_name -> headwater.v1.Stream
+	5,   // 112: headwater.v1.ListStreamsRequest.read:type_name -> headwater.v1.Read
+	7,   // 113: headwater.v1.ListStreamsRequest.page:type_name -> headwater.v1.Page
+	83,  // 114: headwater.v1.ListStreamsRequest.label:type_name -> headwater.v1.LabelSelector
+	6,   // 115: headwater.v1.ListStreamsResponse.at:type_name -> headwater.v1.At
+	62,  // 116: headwater.v1.ListStreamsResponse.streams:type_name -> headwater.v1.Stream
+	5,   // 117: headwater.v1.ListRangesRequest.read:type_name -> headwater.v1.Read
+	7,   // 118: headwater.v1.ListRangesRequest.page:type_name -> headwater.v1.Page
+	6,   // 119: headwater.v1.ListRangesResponse.at:type_name -> headwater.v1.At
+	64,  // 120: headwater.v1.ListRangesResponse.ranges:type_name -> headwater.v1.Range
+	5,   // 121: headwater.v1.FindObjectsRequest.read:type_name -> headwater.v1.Read
+	6,   // 122: headwater.v1.FindObjectsResponse.at:type_name -> headwater.v1.At
+	89,  // 123: headwater.v1.FindObjectsResponse.slices:type_name -> headwater.v1.FoundSlice
+	4,   // 124: headwater.v1.FindObjectsResponse.stop:type_name -> headwater.v1.FindObjectsResponse.Stop
+	65,  // 125: headwater.v1.FindObjectsResponse.debt:type_name -> headwater.v1.Debt
+	66,  // 126: headwater.v1.FindObjectsResponse.loss:type_name -> headwater.v1.Loss
+	24,  // 127: headwater.v1.FoundSlice.slice:type_name -> headwater.v1.Slice
+	5,   // 128: headwater.v1.FindOffsetRequest.read:type_name -> headwater.v1.Read
+	6,   // 129: headwater.v1.FindOffsetResponse.at:type_name -> headwater.v1.At
+	5,   // 130: headwater.v1.ListCompactionCandidatesRequest.read:type_name -> headwater.v1.Read
+	7,   // 131: headwater.v1.ListCompactionCandidatesRequest.page:type_name -> headwater.v1.Page
+	6,   // 132: headwater.v1.ListCompactionCandidatesResponse.at:type_name -> headwater.v1.At
+	94,  // 133: headwater.v1.ListCompactionCandidatesResponse.candidates:type_name -> headwater.v1.CompactionCandidate
+	5,   // 134: headwater.v1.GetObjectRequest.read:type_name -> headwater.v1.Read
+	6,   // 135: headwater.v1.GetObjectResponse.at:type_name -> headwater.v1.At
+	67,  // 136: headwater.v1.GetObjectResponse.object:type_name -> headwater.v1.StoredObject
+	5,   // 137: headwater.v1.ListObjectsRequest.read:type_name -> headwater.v1.Read
+	7,   // 138: headwater.v1.ListObjectsRequest.page:type_name -> headwater.v1.Page
+	2,   // 139: headwater.v1.ListObjectsRequest.state:type_name -> headwater.v1.StoredObject.State
+	6,   // 140: headwater.v1.ListObjectsResponse.at:type_name -> headwater.v1.At
+	67,  // 141: headwater.v1.ListObjectsResponse.objects:type_name -> headwater.v1.StoredObject
+	5,   // 142: headwater.v1.ListTransfersRequest.read:type_name -> headwater.v1.Read
+	7,   // 143: headwater.v1.ListTransfersRequest.page:type_name -> headwater.v1.Page
+	6,   // 144: headwater.v1.ListTransfersResponse.at:type_name -> headwater.v1.At
+	65,  // 145: headwater.v1.ListTransfersResponse.debts:type_name -> headwater.v1.Debt
+	66,  // 146: headwater.v1.ListTransfersResponse.losses:type_name -> headwater.v1.Loss
+	5,   // 147: headwater.v1.GetKeyRequest.read:type_name -> headwater.v1.Read
+	6,   // 148: headwater.v1.GetKeyResponse.at:type_name -> headwater.v1.At
+	69,  // 149: headwater.v1.GetKeyResponse.key:type_name -> headwater.v1.Key
+	5,   // 150: headwater.v1.ListKeysRequest.read:type_name -> headwater.v1.Read
+	7,   // 151: headwater.v1.ListKeysRequest.page:type_name -> headwater.v1.Page
+	6,   // 152: headwater.v1.ListKeysResponse.at:type_name -> headwater.v1.At
+	69,  // 153: headwater.v1.ListKeysResponse.keys:type_name -> headwater.v1.Key
+	107, // 154: headwater.v1.ReadLogResponse.row:type_name -> headwater.v1.Row
+	8,   // 155: headwater.v1.Row.commands:type_name -> headwater.v1.Command
+	5,   // 156: headwater.v1.ExportRequest.read:type_name -> headwater.v1.Read
+	59,  // 157: headwater.v1.ExportResponse.record:type_name -> headwater.v1.Record
+	35,  // 158: headwater.v1.Headwater.Propose:input_type -> headwater.v1.ProposeRequest
+	56,  // 159: headwater.v1.Headwater.DryRun:input_type -> headwater.v1.DryRunRequest
+	72,  // 160: headwater.v1.Headwater.Status:input_type -> headwater.v1.StatusRequest
+	74,  // 161: headwater.v1.Headwater.Counts:input_type -> headwater.v1.CountsRequest
+	76,  // 162: headwater.v1.Headwater.GetNode:input_type -> headwater.v1.GetNodeRequest
+	78,  // 163: headwater.v1.Headwater.ListNodes:input_type -> headwater.v1.ListNodesRequest
+	80,  // 164: headwater.v1.Headwater.GetStream:input_type -> headwater.v1.GetStreamRequest
+	82,  // 165: headwater.v1.Headwater.ListStreams:input_type -> headwater.v1.ListStreamsRequest
+	85,  // 166: headwater.v1.Headwater.ListRanges:input_type -> headwater.v1.ListRangesRequest
+	87,  // 167: headwater.v1.Headwater.FindObjects:input_type -> headwater.v1.FindObjectsRequest
+	90,  // 168: headwater.v1.Headwater.FindOffset:input_type -> headwater.v1.FindOffsetRequest
+	92,  // 169: headwater.v1.Headwater.ListCompactionCandidates:input_type -> headwater.v1.ListCompactionCandidatesRequest
+	95,  // 170: headwater.v1.Headwater.GetObject:input_type -> headwater.v1.GetObjectRequest
+	97,  // 171: headwater.v1.Headwater.ListObjects:input_type -> headwater.v1.ListObjectsRequest
+	99,  // 172: headwater.v1.Headwater.ListTransfers:input_type -> headwater.v1.ListTransfersRequest
+	101, // 173: headwater.v1.Headwater.GetKey:input_type -> headwater.v1.GetKeyRequest
+	103, // 174: headwater.v1.Headwater.ListKeys:input_type -> headwater.v1.ListKeysRequest
+	105, // 175: headwater.v1.Headwater.ReadLog:input_type -> headwater.v1.ReadLogRequest
+	108, // 176: headwater.v1.Headwater.Export:input_type -> headwater.v1.ExportRequest
+	110, // 177: headwater.v1.Headwater.Snapshot:input_type -> headwater.v1.SnapshotRequest
+	36,  // 178: headwater.v1.Headwater.Propose:output_type -> headwater.v1.ProposeResponse
+	57,  // 179: headwater.v1.Headwater.DryRun:output_type -> headwater.v1.DryRunResponse
+	73,  // 180: headwater.v1.Headwater.Status:output_type -> headwater.v1.StatusResponse
+	75,  // 181: headwater.v1.Headwater.Counts:output_type -> headwater.v1.CountsResponse
+	77,  // 182: headwater.v1.Headwater.GetNode:output_type -> headwater.v1.GetNodeResponse
+	79,  // 183: headwater.v1.Headwater.ListNodes:output_type -> headwater.v1.ListNodesResponse
+	81,  // 184: headwater.v1.Headwater.GetStream:output_type -> headwater.v1.GetStreamResponse
+	84,  // 185: headwater.v1.Headwater.ListStreams:output_type -> headwater.v1.ListStreamsResponse
+	86,  // 186: headwater.v1.Headwater.ListRanges:output_type -> headwater.v1.ListRangesResponse
+	88,  // 187: headwater.v1.Headwater.FindObjects:output_type -> headwater.v1.FindObjectsResponse
+	91,  // 188: headwater.v1.Headwater.FindOffset:output_type -> headwater.v1.FindOffsetResponse
+	93,  // 189: headwater.v1.Headwater.ListCompactionCandidates:output_type -> headwater.v1.ListCompactionCandidatesResponse
+	96,  // 190: headwater.v1.Headwater.GetObject:output_type -> headwater.v1.GetObjectResponse
+	98,  // 191: headwater.v1.Headwater.ListObjects:output_type -> headwater.v1.ListObjectsResponse
+	100, // 192: headwater.v1.Headwater.ListTransfers:output_type -> headwater.v1.ListTransfersResponse
+	102, // 193: headwater.v1.Headwater.GetKey:output_type -> headwater.v1.GetKeyResponse
+	104, // 194: headwater.v1.Headwater.ListKeys:output_type -> headwater.v1.ListKeysResponse
+	106, // 195: headwater.v1.Headwater.ReadLog:output_type -> headwater.v1.ReadLogResponse
+	109, // 196: headwater.v1.Headwater.Export:output_type -> headwater.v1.ExportResponse
+	111, // 197: headwater.v1.Headwater.Snapshot:output_type -> headwater.v1.SnapshotResponse
+	178, // [178:198] is the sub-list for method output_type
+	158, // [158:178] is the sub-list for method input_type
+	158, // [158:158] is the sub-list for extension type_name
+	158, // [158:158] is the sub-list for extension extendee
+	0,   // [0:158] is the sub-list for field type_name
 }
 
 func init() { file_headwater_v1_headwater_proto_init() }
