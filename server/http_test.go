@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,6 +57,49 @@ func field(t testing.TB, body, path string) string {
 		return "<absent>"
 	}
 	return fmt.Sprint(v)
+}
+
+// TestWrongCallsAreExplained: what no protocol sends is refused with a sentence, not with a bare status.
+func TestWrongCallsAreExplained(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, openStore(t), server.Options{})
+	for _, h2 := range []bool{false, true} {
+		c := httpClient(t, h2)
+		for _, call := range []struct {
+			method, contentType string
+			status              int
+			says                string
+		}{
+			{"GET", "", 405, "called by POST"},
+			{"PUT", "application/json", 405, "called by POST"},
+			{"POST", "", 415, "send application/json"},
+			{"POST", "application/x-www-form-urlencoded", 415, "send application/json"},
+			{"POST", "text/plain; charset=utf-8", 415, `content type "text/plain`},
+			{"POST", strings.Repeat("x", 5000), 415, "…"},
+			{"POST", "application/json", 200, "READY"},
+			{"POST", "Application/JSON; charset=UTF-8", 200, "READY"},
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), call.method, "http://"+addr+procedures+"Status", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header["Content-Type"] = nil
+			if call.contentType != "" {
+				r.Header.Set("Content-Type", call.contentType)
+			}
+			res, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != call.status || !strings.Contains(string(body), call.says) || len(body) > 1000 {
+				t.Errorf("h2 %v, %s %.40s: status %d, %.300q", h2, call.method, call.contentType, res.StatusCode, body)
+			}
+		}
+	}
 }
 
 func TestJSONOverHTTP(t *testing.T) {

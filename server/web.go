@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ func webHandler(s *service, methods []method, g gate) http.Handler {
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxRequestBytes), connect.WithCompressMinBytes(1 << 10),
 		g.codecs()}
 	for _, m := range methods {
-		mux.Handle(m.path(), timedBody(m.web(options...)))
+		mux.Handle(m.path(), explained(timedBody(m.web(options...))))
 	}
 	reflector := grpcreflect.NewStaticReflector(serviceName, healthName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector))
@@ -69,6 +70,33 @@ The service is headwater.v1.Headwater: gRPC, gRPC-Web and plain JSON over HTTP, 
 
 Probes: /healthz (the node serves), /readyz (and is up to date), grpc.health.v1.Health. Reflection is on.
 `
+
+// explained tells who calls a method in a way that no protocol does what is needed. Connect answers them with a bare
+// status, and curl without a content type is the first thing that people try.
+func explained(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodPost:
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, fmt.Sprintf("method %q: methods are called by POST", clip(r.Method)), http.StatusMethodNotAllowed)
+		case !spoken(r.Header.Get("Content-Type")):
+			w.Header().Set("Accept-Post", "application/json, application/proto, application/grpc, application/grpc-web")
+			http.Error(w, fmt.Sprintf("content type %q: send application/json, with curl by -H 'Content-Type: application/json'; "+
+				"gRPC, gRPC-Web and Connect are spoken too", clip(r.Header.Get("Content-Type"))), http.StatusUnsupportedMediaType)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// contentTypes are how the content types of all protocols begin. Which of those it takes is Connect's to say.
+var contentTypes = []string{"application/json", "application/proto", "application/connect+", "application/grpc"}
+
+func spoken(contentType string) bool {
+	return slices.ContainsFunc(contentTypes, func(begin string) bool {
+		return len(contentType) >= len(begin) && strings.EqualFold(contentType[:len(begin)], begin)
+	})
+}
 
 // timedBody bounds how long a client may take to send a request's body, but not how long the answer may take: net/http
 // lifts the bound itself once the body has ended.
