@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -30,6 +31,8 @@ type wire interface {
 	// interpret fills in what m is about. It is called for every message, one after another, in the order in which they
 	// are passed on. text says whether it is about a statement at all.
 	interpret(m *Message) (text bool)
+	// complete reports whether a message of the client ends what it asks for, so that the server will act on it.
+	complete(message []byte) bool
 }
 
 func newLink(p *Proxy, client, server net.Conn, number int) *link {
@@ -181,6 +184,10 @@ func (pp *pipe) judge(bytes []byte) (swallowed bool) {
 		return false
 	}
 	r := t.rule
+	abandoned := r.Hold != nil && r.Cut && pp.from == Client && !r.Mute
+	if abandoned {
+		pp.abandon(m.Bytes)
+	}
 	if r.Hold != nil {
 		select {
 		case <-r.Hold.open:
@@ -188,6 +195,8 @@ func (pp *pipe) judge(bytes []byte) (swallowed bool) {
 		}
 	}
 	switch {
+	case abandoned:
+		return r.Drop
 	case r.Mute:
 		pp.muted, pp.trap = true, t
 		if r.Cut && pp.from == Client {
@@ -199,6 +208,20 @@ func (pp *pipe) judge(bytes []byte) (swallowed bool) {
 		reset(pp.link.client)
 	}
 	return r.Mute || r.Cut || r.Drop
+}
+
+// abandon resets the client's side as soon as everything that belongs to message has been read.
+func (pp *pipe) abandon(message []byte) {
+	complete := pp.link.wire.complete(message)
+	for !complete {
+		pp.mu.Lock()
+		complete = pp.ended || slices.ContainsFunc(pp.queue, pp.link.wire.complete)
+		pp.mu.Unlock()
+		if !complete {
+			<-pp.arrived
+		}
+	}
+	reset(pp.link.client)
 }
 
 // muffle takes note of a message that a muting rule swallows.
@@ -236,3 +259,4 @@ type rawWire struct{}
 
 func (rawWire) frame(_ Side, arrived []byte) int { return len(arrived) }
 func (rawWire) interpret(*Message) bool          { return false }
+func (rawWire) complete([]byte) bool             { return true }

@@ -143,3 +143,6 @@ func (w *mysqlWire) answered(body []byte) bool {
 	}
 	return true
 }
+
+// complete: every command is one message.
+func (w *mysqlWire) complete([]byte) bool { return true }

@@ -103,6 +103,11 @@ func (w *postgresWire) interpret(m *Message) bool {
 	return true
 }
 
+// complete: the server may act on Query and on Sync.
+func (w *postgresWire) complete(message []byte) bool {
+	return w.opaque.Load() || message[0] == 'Q' || message[0] == 'S'
+}
+
 // cut0 cuts off a text that ends with a zero byte.
 func cut0(b []byte) (string, []byte) {
 	text, rest, _ := bytes.Cut(b, []byte{0})

@@ -8,7 +8,8 @@
 // clock in it: what is held goes on when the test opens a gate. A connection that turns to TLS or compression can still
 // be cut and black-holed, but its messages cannot be told apart any more.
 //
-// Start reading at Rule, then the ready-made ones: LoseAnswer, HoldAnswer, HoldStatement, LoseStatement.
+// Start reading at Rule, then the ready-made ones: LoseAnswer, HoldAnswer, HoldStatement,
+// AbandonStatement, LoseStatement.
 package proxy
 
 import (

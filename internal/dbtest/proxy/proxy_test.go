@@ -149,34 +149,40 @@ func TestHoldAnswer(t *testing.T) {
 	})
 }
 
-// TestAbandonedStatement: an insert is held, its writer gives up and closes the connection, another one goes on, and then
-// the insert arrives.
-func TestAbandonedStatement(t *testing.T) {
+// TestLateStatement: an insert is held, its writer gives up or loses the connection, another one goes on, and then the
+// insert arrives.
+func TestLateStatement(t *testing.T) {
 	both(t, func(t *testing.T, s side, db *sql.DB) {
-		for _, c := range []struct {
-			at             int64
+		for i, c := range []struct {
+			rule           func(string, *proxy.Gate) proxy.Rule
 			meanwhile, end string
-		}{{1, "", "late"}, {2, "another", "another"}} {
-			gate := proxy.NewGate()
-			trap := s.proxy.Add(proxy.HoldStatement(insertInto, gate))
+		}{
+			{proxy.HoldStatement, "", "late"}, {proxy.HoldStatement, "another", "another"},
+			{proxy.AbandonStatement, "", "late"}, {proxy.AbandonStatement, "another", "another"},
+		} {
+			at, gate := int64(i+1), proxy.NewGate()
+			trap := s.proxy.Add(c.rule(insertInto, gate))
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() { <-trap.Sprung(); cancel() }()
-			if err := s.appendTo(ctx, db, c.at, "late"); !errors.Is(err, context.Canceled) {
-				t.Errorf("append: %v, want its context's error", err)
+			if held := c.rule("", nil); !held.Cut {
+				go func() { <-trap.Sprung(); cancel() }()
 			}
-			if got := s.row(c.at); got != "" {
-				t.Errorf("row %d is %q while it is held", c.at, got)
+			if err := s.appendTo(ctx, db, at, "late"+strings.Repeat(" ", 1<<20)); err == nil || errors.Is(err, context.Canceled) != (ctx.Err() != nil) {
+				t.Errorf("append: %v", err)
+			}
+			cancel()
+			if got := s.row(at); got != "" {
+				t.Errorf("row %d is %q while it is held", at, got)
 			}
 			if c.meanwhile != "" {
-				if err := s.appendTo(t.Context(), db, c.at, c.meanwhile); err != nil {
+				if err := s.appendTo(t.Context(), db, at, c.meanwhile); err != nil {
 					t.Errorf("append in the meantime: %v", err)
 				}
 			}
 			answered := s.proxy.Add(proxy.Rule{From: proxy.Server, Text: insertInto, Runs: true, Mute: true})
 			gate.Open()
 			<-answered.Answered()
-			if got := s.row(c.at); got != c.end {
-				t.Errorf("row %d became %q, want %q", c.at, got, c.end)
+			if got := strings.TrimSpace(s.row(at)); got != c.end {
+				t.Errorf("row %d became %q, want %q", at, got, c.end)
 			}
 		}
 	})

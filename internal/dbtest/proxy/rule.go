@@ -65,7 +65,8 @@ type Rule struct {
 	Mute bool
 	// Cut resets the client's side of the connection instead of passing the message on. With Mute of the server's side
 	// it does so when the answer has come to its end. The server sees the end of the connection after all that the client
-	// had sent before.
+	// had sent before. With Hold of the client's side, which must be of messages that have a statement run, it does so at
+	// once, and the statement reaches the server when the gate opens, long after its client is gone.
 	Cut bool
 }
 
@@ -103,6 +104,12 @@ func HoldAnswer(text string, gate *Gate) Rule {
 // or not anybody still waits for it.
 func HoldStatement(text string, gate *Gate) Rule {
 	return Rule{From: Client, Text: text, Runs: true, Hold: gate}
+}
+
+// AbandonStatement resets the connection instead of passing the next statement that begins with text on, and passes it on
+// when the gate opens.
+func AbandonStatement(text string, gate *Gate) Rule {
+	return Rule{From: Client, Text: text, Runs: true, Hold: gate, Cut: true}
 }
 
 // LoseStatement resets the connection instead of passing the next statement that begins with text on.
