@@ -239,11 +239,18 @@ func abort(c *call) (_ [][]any, n int64) {
 	return nil, n
 }
 
+// truncate is filled with bounds below which rows may be deleted, and last with the limit.
 func truncate(c *call) (_ [][]any, n int64) {
+	limit := len(c.args) - 1
 	c.with(func(l *tables) {
-		for l.snapshot.parts > 0 && len(l.order) > 1 && n < c.int(1) {
+		for l.snapshot.parts > 0 && len(l.order) > 1 && n < c.int(limit) {
 			idx := l.oldest()
-			if idx >= c.int(0) || idx > l.snapshot.idx {
+			for i := range limit {
+				if idx >= c.int(i) {
+					return
+				}
+			}
+			if idx > l.snapshot.idx {
 				return
 			}
 			l.drop(idx)
