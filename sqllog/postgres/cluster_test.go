@@ -37,6 +37,7 @@ func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []
 	t.Helper()
 	var stores []*headwater.Store
 	for range n {
+		postgres.Apart()
 		l, err := postgres.Open(t.Context(), o)
 		if err != nil {
 			t.Fatalf("open: %v", err)

@@ -5,3 +5,7 @@ func AppendText(o Options) string {
 	o = o.withDefaults()
 	return statements(names{o.Schema, o.Prefix}).Append.Text
 }
+
+// Apart makes the logs that are opened from now on strangers to those opened before, as if in another process: they do
+// not wake each other without the server.
+func Apart() { signals.Clear() }

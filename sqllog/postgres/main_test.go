@@ -45,8 +45,10 @@ func patient(dsn string) postgres.Options {
 	return postgres.Options{DSN: dsn, Prefix: dbtest.Prefix(), StatementTimeout: time.Minute, ConnectTimeout: time.Minute, RetryTimeout: time.Minute}
 }
 
+// open opens a log, as in a process of its own.
 func open(t testing.TB, o postgres.Options) oplog.Log {
 	t.Helper()
+	postgres.Apart()
 	l, err := postgres.Open(t.Context(), o)
 	if err != nil {
 		t.Fatalf("open: %v", err)

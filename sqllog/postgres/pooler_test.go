@@ -24,6 +24,7 @@ func TestPooler(t *testing.T) {
 				o.DSN = dsn
 				return database(behind, func(t testing.TB) oplog.Log {
 					t.Helper()
+					postgres.Apart()
 					l, err := postgres.Open(t.Context(), o)
 					if err != nil {
 						t.Fatalf("open: %v", err)

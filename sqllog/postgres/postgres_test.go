@@ -18,6 +18,7 @@ func TestLog(t *testing.T) {
 		o := place(t)
 		return database(o, func(t testing.TB) oplog.Log {
 			t.Helper()
+			postgres.Apart()
 			l, err := postgres.Open(t.Context(), o)
 			if err != nil {
 				t.Fatalf("open: %v", err)
@@ -38,6 +39,7 @@ func TestLogOnPool(t *testing.T) {
 		t.Cleanup(pool.Close)
 		return database(o, func(t testing.TB) oplog.Log {
 			t.Helper()
+			postgres.Apart()
 			l, err := postgres.OpenPool(t.Context(), pool, o)
 			if err != nil {
 				t.Fatalf("open: %v", err)
