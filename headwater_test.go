@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/faultlog"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/oplog"
@@ -25,8 +26,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "child:", runChild(plan))
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(tests{m})
 }
+
+// tests runs the tests and stops the database servers that they share, before leaks are looked for.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int { return dbtest.Main(t.M) }
 
 // TestHalted puts an undecodable row into the log: reads go on, writes and waits end with the row and the reason.
 func TestHalted(t *testing.T) {

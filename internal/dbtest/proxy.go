@@ -39,6 +39,10 @@ type Trap struct {
 	// Cut closes the client's side; with Mute not before the server has answered. The server's side stays open for as
 	// long as something is held.
 	Cut bool
+	// Answer is sent to the client in place of the server's first answer; what follows goes through again unless Mute is set.
+	Answer []byte
+	// Refuse keeps what the client has sent from the server for ever; Answer is sent at once.
+	Refuse bool
 	// Hold keeps what the client has sent, from the marker on, from the server until it is closed.
 	Hold chan struct{}
 	// Sprung is closed when the marker has been seen; made by Set.
@@ -138,7 +142,9 @@ func (p *Proxy) requests(l *link) {
 	for {
 		n, err := l.client.Read(buffer)
 		if n > 0 {
-			p.spring(l, buffer[:n])
+			if p.spring(l, buffer[:n]) {
+				continue
+			}
 			p.mu.Lock()
 			hold, black := l.hold, l.black
 			p.mu.Unlock()
@@ -159,8 +165,8 @@ func (p *Proxy) requests(l *link) {
 	}
 }
 
-// spring looks for the traps that these bytes spring.
-func (p *Proxy) spring(l *link, sent []byte) {
+// spring looks for the traps that these bytes spring, and reports whether they are not to go on.
+func (p *Proxy) spring(l *link, sent []byte) (refused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, t := range p.traps {
@@ -168,16 +174,22 @@ func (p *Proxy) spring(l *link, sent []byte) {
 			continue
 		}
 		p.traps = append(p.traps[:i:i], p.traps[i+1:]...)
+		close(t.Sprung)
+		if t.Refuse {
+			_, _ = l.client.Write(t.Answer)
+			close(t.Answered)
+			return true
+		}
 		l.hold = t.Hold
-		if t.Mute {
+		if t.Mute || t.Answer != nil {
 			l.mute = t
 		}
 		if t.Cut && !t.Mute {
 			l.client.Close()
 		}
-		close(t.Sprung)
-		return
+		return false
 	}
+	return false
 }
 
 // answers carries what the server sends.
@@ -192,12 +204,18 @@ func (p *Proxy) answers(l *link) {
 		switch {
 		case n == 0:
 		case mute != nil:
-			if !answered {
-				answered = true
-				close(mute.Answered)
-				if mute.Cut {
-					l.client.Close()
-				}
+			if answered {
+				break
+			}
+			_, _ = l.client.Write(mute.Answer)
+			close(mute.Answered)
+			if mute.Cut {
+				l.client.Close()
+			}
+			if answered = mute.Mute; !answered {
+				p.mu.Lock()
+				l.mute = nil
+				p.mu.Unlock()
 			}
 		case !black:
 			_, _ = l.client.Write(buffer[:n])

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
@@ -98,6 +100,51 @@ func TestAmbiguousAppend(t *testing.T) {
 	mustAppend(t, l, 7, "next") // waits for it
 	if got := payloadOf(6); got != "impatient" {
 		t.Errorf("row 6 is %q", got)
+	}
+}
+
+// unsureCodes are those after which a statement may have committed.
+var unsureCodes = []string{"40003", "08006", "08007", "57P01", "57014", "XX000", "99999"}
+
+// refusal is the answer of a server to a statement, in the protocol's bytes.
+func refusal(code string) []byte {
+	b, err := (&pgproto3.ErrorResponse{Severity: "BŁĄD", SeverityUnlocalized: "ERROR", Code: code, Message: "zakończenie nieznane"}).Encode(nil)
+	if err == nil {
+		b, err = (&pgproto3.ReadyForQuery{TxStatus: 'I'}).Encode(b)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// TestAnswersOfOtherServers: codes that distributed databases of this protocol send, over the wire: the first list after
+// a commit, the second where nothing was done. Hazard 16, field case 01.5.
+func TestAnswersOfOtherServers(t *testing.T) {
+	t.Parallel()
+	x, p, o := proxied(t)
+	l := cluster(t, o, 0)
+	direct := session(t, p.DSN("postgres", "postgres"))
+	at := oplog.Index(1)
+	for _, code := range unsureCodes {
+		x.Set(&dbtest.Trap{Marker: []byte("took effect"), Answer: refusal(code)})
+		if err := l.Append(t.Context(), at, []byte("took effect")); !errors.Is(err, oplog.ErrUnknown) || oplog.NotApplied(err) {
+			t.Errorf("%s after a commit: %v, want unknown", code, err)
+		}
+		at++
+	}
+	for code, want := range map[string]error{"23505": oplog.ErrConflict, "53100": oplog.ErrFull, "54000": oplog.ErrTooLarge, "25006": oplog.ErrReadOnly,
+		"42501": oplog.ErrDenied, "53300": oplog.ErrUnavailable, "57P03": oplog.ErrUnavailable, "42P01": oplog.ErrNoCluster, "40001": nil, "40P01": nil, "26000": nil} {
+		x.Set(&dbtest.Trap{Marker: []byte("is refused"), Answer: refusal(code), Refuse: true})
+		if err := l.Append(t.Context(), at, []byte("is refused")); !errors.Is(err, want) || err != nil && !oplog.NotApplied(err) {
+			t.Errorf("%s: %v, want %v", code, err, want)
+		}
+		if want == nil { // it was sent again, and went in
+			at++
+		}
+	}
+	if newest := scan[int64](t, direct, "SELECT max(idx) FROM "+o.Prefix+"_log"); newest != int64(at-1) {
+		t.Errorf("newest is %d, want %d", newest, at-1)
 	}
 }
 

@@ -202,7 +202,7 @@ func TestBadNetwork(t *testing.T) {
 			await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
 			// Every row holds the client's ids, and nothing else that is sent does.
 			trap := &dbtest.Trap{Marker: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(1 + r.IntN(6))}}
-			switch r.IntN(6) {
+			switch r.IntN(8) {
 			case 0:
 				trap.Mute, trap.Cut = true, true // committed, answer lost
 			case 1:
@@ -215,6 +215,8 @@ func TestBadNetwork(t *testing.T) {
 			case 5:
 				x.Cut()
 				continue
+			default: // committed, and the server says that it does not know (field case 01.5)
+				trap.Answer, trap.Cut = refusal(unsureCodes[r.IntN(len(unsureCodes))]), r.IntN(2) == 0
 			}
 			x.Set(trap)
 			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
