@@ -10,9 +10,9 @@ import (
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
-func openPostgres(t testing.TB, s *fakedb.Server) oplog.Log {
+func openPostgres(t testing.TB, address string) oplog.Log {
 	t.Helper()
-	l, err := postgres.Open(t.Context(), postgres.Options{DSN: "postgres://u:p@" + s.Addr() + "/d?sslmode=disable", Prefix: "p", NoNotify: true})
+	l, err := postgres.Open(t.Context(), postgres.Options{DSN: "postgres://u:p@" + address + "/d?sslmode=disable", Prefix: "p", NoNotify: true})
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -26,7 +26,7 @@ func TestPostgresLog(t *testing.T) {
 	oplogtest.TestLog(t, oplogtest.Harness{New: func(t testing.TB) oplogtest.Database {
 		s := fakedb.NewPostgres(t, fakedb.Options{})
 		put, drop, parts := place(s)
-		return oplogtest.Database{Open: func(t testing.TB) oplog.Log { return openPostgres(t, s) }, Put: put, Drop: drop, Parts: parts}
+		return oplogtest.Database{Open: func(t testing.TB) oplog.Log { return openPostgres(t, s.Addr()) }, Put: put, Drop: drop, Parts: parts}
 	}})
 }
 
@@ -82,7 +82,7 @@ func TestPostgresCodes(t *testing.T) {
 func TestPostgresDoor(t *testing.T) {
 	t.Parallel()
 	s := fakedb.NewPostgres(t, fakedb.Options{})
-	testDoor(t, s, openPostgres(t, s), fakedb.Fault{Text: insert, Code: "57P01", Fatal: true}, "57P03", "53300")
+	testDoor(t, s, openPostgres(t, s.Addr()), fakedb.Fault{Text: insert, Code: "57P01", Fatal: true}, "57P03", "53300")
 	if n := s.Cancels(); n != 0 {
 		t.Errorf("%d requests to cancel: an append is never cancelled", n)
 	}
@@ -91,14 +91,14 @@ func TestPostgresDoor(t *testing.T) {
 func TestPostgresCeiling(t *testing.T) {
 	t.Parallel()
 	s := fakedb.NewPostgres(t, fakedb.Options{})
-	testCeiling(t, s, openPostgres(t, s), "54000")
+	testCeiling(t, s, openPostgres(t, s.Addr()), "54000")
 }
 
 // TestPostgresWarning: a success with a warning may be a row that no standby has: unknown, never plain success.
 func TestPostgresWarning(t *testing.T) {
 	t.Parallel()
 	s := fakedb.NewPostgres(t, fakedb.Options{})
-	l := openPostgres(t, s)
+	l := openPostgres(t, s.Addr())
 	if err := l.Init(t.Context(), []byte("genesis")); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ const insert = "insert into p_log (idx, payload) select"
 
 // testCodes runs each code through Append. Field case 01.5: two nodes append, every tenth statement is answered with the
 // code, and in the end each payload is in the log once.
-func testCodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Server, open func(testing.TB, *fakedb.Server) oplog.Log, codes []code) {
+func testCodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Server, open func(testing.TB, string) oplog.Log, codes []code) {
 	for _, c := range codes {
 		committed := []bool{false}
 		if errors.Is(c.want, oplog.ErrUnknown) {
@@ -58,7 +58,7 @@ func testCodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Serv
 // run is two nodes that append to one log.
 type run struct {
 	server *fakedb.Server
-	open   func(testing.TB, *fakedb.Server) oplog.Log
+	open   func(testing.TB, string) oplog.Log
 	want   error
 
 	mu    sync.Mutex // guards the rest
@@ -71,11 +71,11 @@ type run struct {
 const appends = 500
 
 func (r *run) check(t *testing.T, f fakedb.Fault) {
-	first := r.open(t, r.server)
+	first := r.open(t, r.server.Addr())
 	if err := first.Init(t.Context(), []byte("genesis")); err != nil {
 		t.Fatalf("init: %v", err)
 	}
-	second := r.open(t, r.server)
+	second := r.open(t, r.server.Addr())
 	injected := r.server.Inject(f)
 	r.done = map[string]int64{}
 	var nodes sync.WaitGroup

@@ -1,7 +1,6 @@
 package fakedb_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,12 +14,12 @@ import (
 // testNodes is field case 01.5 from the top: two nodes, 500 proposals without a request, every tenth append answered as
 // the fault says. The engine finds out from the log what became of each, so every proposal is answered applied, and
 // stands in one row.
-func testNodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Server, open func(testing.TB, *fakedb.Server) oplog.Log, faults []fakedb.Fault) {
+func testNodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Server, open func(testing.TB, string) oplog.Log, faults []fakedb.Fault) {
 	for _, f := range faults {
 		f.Text, f.Every, f.Times = insert, 10, -1
 		t.Run(fmt.Sprintf("%q, in effect %v", f.Code, f.Commit), func(t *testing.T) {
 			s := start(t, fakedb.Options{})
-			logs := []oplog.Log{open(t, s), open(t, s)}
+			logs := []oplog.Log{open(t, s.Addr()), open(t, s.Addr())}
 			if _, err := headwater.Init(t.Context(), logs[0]); err != nil {
 				t.Fatalf("init: %v", err)
 			}
@@ -80,15 +79,29 @@ func checkNodes(t *testing.T, stores []*headwater.Store) {
 			t.Errorf("%s stands in %d rows", key, n)
 		}
 	}
+	checkAgree(t, stores, appends)
+}
+
+// checkAgree: the nodes have the same state, with all keys in it.
+func checkAgree(t *testing.T, stores []*headwater.Store, keys int) {
+	t.Helper()
 	var views []*headwater.View
 	for i, store := range stores {
-		v, err := store.Linearize(context.Background())
+		v, err := store.Linearize(t.Context())
 		if err != nil {
 			t.Fatalf("node %d: %v", i, err)
 		}
 		views = append(views, v)
 	}
-	if a, b := views[0], views[1]; a.Index != b.Index || a.State.Digest() != b.State.Digest() {
+	// The second look may have met a row that arrived after the first.
+	v, err := stores[0].Wait(t.Context(), uint64(views[1].Index))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := v, views[1]; a.Index != b.Index || a.State.Digest() != b.State.Digest() {
 		t.Errorf("the nodes are at %d and %d with digests %x and %x", a.Index, b.Index, a.State.Digest(), b.State.Digest())
+	}
+	if n := v.State.Counts().Keys; int(n) != keys {
+		t.Errorf("%d keys, want %d", n, keys)
 	}
 }

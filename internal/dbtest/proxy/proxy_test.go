@@ -416,8 +416,8 @@ func TestSingleMessages(t *testing.T) {
 		}
 		c.Close(t.Context())
 	}
-	if n := len(trap.Sprung()); n != 2 {
-		t.Errorf("sprung %d times, want 2", n)
+	if n := len(trap.Sprung()); n != 2 || trap.Hits() != 2 {
+		t.Errorf("sprung %d times with %d hits, want 2", n, trap.Hits())
 	}
 	p.Add(proxy.Rule{From: proxy.Client, Match: func(m proxy.Message) bool { return m.Conn == 6 }, Cut: true})
 	for i := 5; i <= 7; i++ {

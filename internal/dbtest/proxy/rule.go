@@ -131,10 +131,18 @@ func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
 
 // Trap is a rule that was laid.
 type Trap struct {
+	proxy    *Proxy
 	rule     Rule
 	seen     int // guarded by the proxy
 	sprung   chan struct{}
 	answered chan struct{}
+}
+
+// Hits returns how many messages the rule has acted on.
+func (t *Trap) Hits() int {
+	t.proxy.mu.Lock()
+	defer t.proxy.mu.Unlock()
+	return max(0, t.seen-t.rule.Skip)
 }
 
 // Sprung receives once for each message that the rule acted on, when it does.
@@ -149,7 +157,7 @@ func (p *Proxy) Add(r Rule) *Trap {
 		r.Times = 1
 	}
 	r.Text = normalize(r.Text)
-	t := &Trap{rule: r, sprung: make(chan struct{}, 1<<16), answered: make(chan struct{}, 1<<16)}
+	t := &Trap{proxy: p, rule: r, sprung: make(chan struct{}, 1<<16), answered: make(chan struct{}, 1<<16)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.traps = append(p.traps, t)
