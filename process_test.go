@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -123,7 +124,11 @@ func (p childPlan) deathRule() faultlog.Rule {
 	go func() {
 		<-gate.Reached()
 		if p.stop {
+			// The other threads run on for a moment after this call has returned. What waits at the gate must not.
+			goOn := make(chan os.Signal, 1)
+			signal.Notify(goOn, syscall.SIGCONT)
 			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			<-goOn
 			gate.Open()
 		} else {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
