@@ -118,3 +118,10 @@ func TestPostgresNodes(t *testing.T) {
 		{Code: "40001"}, {Code: "23505"}, {Close: true}, {Close: true, Commit: true},
 	})
 }
+
+func TestPostgresReads(t *testing.T) {
+	t.Parallel()
+	s := fakedb.NewPostgres(t, fakedb.Options{})
+	testReads(t, s, openPostgres(t, s.Addr()), []fakedb.Fault{{Code: "40001"}, {Code: "XX000"}, {Code: "57P01", Fatal: true},
+		{Code: "58C00"}, {Close: true}})
+}

@@ -203,6 +203,34 @@ func testDoor(t *testing.T, s *fakedb.Server, l oplog.Log, hangUp fakedb.Fault, 
 	}
 }
 
+// testReads: a result that breaks off is never taken for a whole one, whatever broke it. Field case 04.5. What is worth a
+// second try has it; the rest says that the database is not there.
+func testReads(t *testing.T, s *fakedb.Server, l oplog.Log, faults []fakedb.Fault) {
+	const rows = 40
+	if err := l.Init(t.Context(), []byte("genesis")); err != nil {
+		t.Fatalf("init: %v", err)
+	}
+	for i := range oplog.Index(rows) {
+		if err := l.Append(t.Context(), i+1, []byte("x")); err != nil {
+			t.Fatalf("append row %d: %v", i+1, err)
+		}
+	}
+	for _, f := range faults {
+		for _, sent := range []int{0, 1, 7} {
+			f.Text, f.Rows, f.Every, f.Times = "select idx, payload", sent, 2, 5
+			injected := s.Inject(f)
+			for injected.Hits() < 5 {
+				found, err := l.Read(t.Context(), 0, math.MaxInt)
+				if err == nil && len(found) != rows || err != nil && !errors.Is(err, oplog.ErrUnavailable) {
+					t.Errorf("%+v: %d rows, %v", f, len(found), err)
+					break
+				}
+			}
+			s.Clear()
+		}
+	}
+}
+
 // testCeiling: a server that refuses values from 6 MB on, as distributed stores do. Field case 12.4: a state of 20 MB is
 // stored as a snapshot all the same, because its parts are smaller; a row above the limit is refused for certain.
 func testCeiling(t *testing.T, s *fakedb.Server, l oplog.Log, number string) {

@@ -153,6 +153,8 @@ type Fault struct {
 	Every int // of those that follow, it acts on each Every-th; 0 or 1: on each
 	Times int // how many it acts on; 0: one; negative: all
 
+	// Rows: so many rows of the result are sent before the error or the end.
+	Rows int
 	// Commit: the statement takes effect before it is answered.
 	Commit bool
 	// Code is the error that is answered: PostgreSQL's SQLSTATE or MySQL's number. "": none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"strconv"
 	"strings"
@@ -105,15 +106,21 @@ func (l language) insert() string {
 	return "INSERT INTO p_log (idx, payload) SELECT " + l.mark(1) + ", " + l.mark(2) + " FROM p_log p WHERE p.idx = " + l.mark(3)
 }
 
-// put appends on a connection of its own, so that the driver's pool does not try again.
-func put(ctx context.Context, db *sql.DB, l language, at int64, payload []byte) error {
-	c, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	_, err = c.ExecContext(ctx, l.insert(), at, payload, at-1)
+// put appends on a connection, so that the pool does not try again.
+func put(ctx context.Context, c *sql.Conn, l language, at int64, payload []byte) error {
+	_, err := c.ExecContext(ctx, l.insert(), at, payload, at-1)
 	return err
+}
+
+// connect takes a connection out of the pool.
+func connect(t *testing.T, db *sql.DB) *sql.Conn {
+	t.Helper()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // TestValues: values of every kind and size arrive as they were sent, in both directions.
@@ -199,9 +206,9 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			c.fault.Text = "insert into p_log"
-			before := s.Accepted()
+			conn := connect(t, db)
 			injected := s.Inject(c.fault)
-			err := put(t.Context(), db, l, at+1, []byte("fault"))
+			err := put(t.Context(), conn, l, at+1, []byte("fault"))
 			if err == nil || l.number(err) != c.code {
 				t.Errorf("%s: %v, want code %q", c.name, err, c.code)
 			}
@@ -215,18 +222,20 @@ func TestFaults(t *testing.T) {
 				at++
 			}
 			at++
-			if err := put(t.Context(), db, l, at, []byte("next")); err != nil {
-				t.Errorf("%s: append afterwards: %v", c.name, err)
+			if err := put(t.Context(), conn, l, at, []byte("next")); err != nil != c.ended {
+				t.Errorf("%s: append on the same connection: %v, want an error: %v", c.name, err, c.ended)
 			}
-			if again := s.Accepted() > before; again != c.ended {
-				t.Errorf("%s: a new connection was needed: %v, want %v", c.name, again, c.ended)
+			if c.ended {
+				at--
 			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // MySQL's driver does not know that it is
 		}
+		conn := connect(t, db)
 		s.Inject(fakedb.Fault{Code: code, Text: "insert into p_log", Skip: 1, Every: 3, Times: 2})
 		s.Inject(fakedb.Fault{Code: code, Over: 1 << 20, Times: -1})
 		var failed []int64
 		for i := range int64(12) {
-			if put(t.Context(), db, l, at+1, []byte("x")) != nil {
+			if put(t.Context(), conn, l, at+1, []byte("x")) != nil {
 				failed = append(failed, i)
 			} else {
 				at++
@@ -236,8 +245,44 @@ func TestFaults(t *testing.T) {
 			t.Errorf("appends %v failed, want 3 and 6", failed)
 		}
 		s.Clear()
-		if err := put(t.Context(), db, l, at+1, make([]byte, 1<<20)); err != nil {
+		if err := put(t.Context(), conn, l, at+1, make([]byte, 1<<20)); err != nil {
 			t.Errorf("append after all faults were dropped: %v", err)
+		}
+	})
+}
+
+// TestBrokenResult: a result ends in its middle, by an error or by the end of the connection, and the driver says so.
+func TestBrokenResult(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, l language, s *fakedb.Server, db *sql.DB) {
+		conn := connect(t, db)
+		for i := range int64(9) {
+			if err := put(t.Context(), conn, l, i+1, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code := "40001"
+		if l.name == "mysql" {
+			code = "1213"
+		}
+		for _, f := range []fakedb.Fault{{Code: code}, {Code: code, Fatal: true}, {Close: true}, {}} {
+			f.Text, f.Rows = "select idx, payload", 3
+			s.Inject(f)
+			conn := connect(t, db)
+			rows, err := conn.QueryContext(t.Context(), "SELECT idx, payload FROM p_log WHERE idx > "+l.mark(1)+" LIMIT "+l.mark(2), int64(-1), int64(100))
+			n := 0
+			if err == nil {
+				for rows.Next() {
+					n++
+				}
+				err = rows.Err()
+				rows.Close()
+			}
+			broken := f.Code != "" || f.Close
+			if broken && (n > 3 || err == nil || l.number(err) != f.Code) || !broken && (n != 10 || err != nil) {
+				t.Errorf("%+v: %d rows, %v", f, n, err)
+			}
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	})
 }

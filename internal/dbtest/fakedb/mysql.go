@@ -180,15 +180,19 @@ func value(r *reader, typ byte) any {
 func (m *mySession) perform(pl plan, args []any, binaryRows bool) error {
 	f, hit := m.server.pick(false, pl, args)
 	var answer [][]byte
-	if !hit || f.Commit || f.Code == "" && !f.Close {
+	if !hit || f.Commit || f.Rows > 0 || f.Code == "" && !f.Close {
 		found, n := m.server.execute(pl, args, m.conn)
 		answer = result(pl, found, n, binaryRows)
 	}
-	switch {
-	case f.Code != "":
-		answer = [][]byte{errPacket(number(f.Code))}
-	case f.Close:
-		return errHangUp
+	if f.Code != "" || f.Close { // instead of the answer, or of its end
+		head := 0
+		if f.Rows > 0 {
+			head = 1 + len(pl.columns) + f.Rows
+		}
+		answer = answer[:min(head, max(0, len(answer)-1))]
+	}
+	if f.Code != "" {
+		answer = append(answer, errPacket(number(f.Code)))
 	}
 	if err := m.write(answer...); err != nil || f.Close || f.Fatal {
 		return errHangUp

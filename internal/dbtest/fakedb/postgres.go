@@ -249,6 +249,10 @@ func (p *pgSession) perform(po portal) error {
 	} else if f.AtCommit {
 		p.answer(po, nil, 1)
 	}
+	if f.Rows > 0 {
+		found, _ := p.server.execute(po.plan, po.args, p.conn)
+		p.rows(po, found[:min(f.Rows, len(found))])
+	}
 	if f.Warn != "" {
 		p.msgs.Send(&pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: f.Warn, Message: "as the script says"})
 	}
@@ -267,7 +271,7 @@ func (p *pgSession) perform(po portal) error {
 	return nil
 }
 
-func (p *pgSession) answer(po portal, found [][]any, n int64) {
+func (p *pgSession) rows(po portal, found [][]any) {
 	for _, row := range found {
 		d := &pgproto3.DataRow{}
 		for i, v := range row {
@@ -275,6 +279,10 @@ func (p *pgSession) answer(po portal, found [][]any, n int64) {
 		}
 		p.msgs.Send(d)
 	}
+}
+
+func (p *pgSession) answer(po portal, found [][]any, n int64) {
+	p.rows(po, found)
 	tag := po.plan.tag
 	switch {
 	case len(po.plan.columns) > 0:

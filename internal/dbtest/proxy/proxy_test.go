@@ -251,11 +251,11 @@ func TestRefuse(t *testing.T) {
 		}
 		gone.Close()
 		s.proxy.SetUpstream(gone.Addr().String())
-		if err := s.appendTo(t.Context(), s.open(s.proxy.Addr()), 1, "x"); err == nil {
+		if err := s.appendTo(t.Context(), db, 1, "x"); err == nil {
 			t.Error("append without a server")
 		}
 		s.proxy.SetUpstream(s.server.Addr())
-		if err := s.appendTo(t.Context(), s.open(s.proxy.Addr()), 1, "one"); err != nil {
+		if err := s.appendTo(t.Context(), db, 1, "one"); err != nil {
 			t.Errorf("append after all that: %v", err)
 		}
 	})
