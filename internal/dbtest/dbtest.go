@@ -1,5 +1,6 @@
 // Package dbtest starts throwaway database servers for tests, from binaries that are installed, and does to them what
-// happens to servers: it stops them, kills them, lets them hang, and cuts the network in between (Proxy).
+// happens to servers: it stops them, kills them and lets them hang. The network in between is package proxy; servers that only pretend are
+// package fakedb.
 //
 // A server keeps its data in a temporary folder, listens on a free port of 127.0.0.1 and is set up as it should be in
 // earnest: what is acknowledged is on the disk. It ends with the test, or with the process that started it, however that

@@ -7,18 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgproto3"
-
 	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
 // proxied returns a server of the test's own behind a proxy, and options that lead through it.
-func proxied(t testing.TB) (*dbtest.Proxy, *dbtest.Postgres, postgres.Options) {
+func proxied(t testing.TB) (*proxy.Proxy, *dbtest.Postgres, postgres.Options) {
 	t.Helper()
 	p := dbtest.NewPostgres(t)
-	x := dbtest.NewProxy(t, p.Addr())
+	x := proxy.New(t, proxy.Postgres, p.Addr())
 	o := on(p)
 	o.DSN = strings.Replace(o.DSN, p.Addr(), x.Addr(), 1)
 	return x, p, o
@@ -29,9 +28,12 @@ func proxied(t testing.TB) (*dbtest.Proxy, *dbtest.Postgres, postgres.Options) {
 func TestAmbiguousAppend(t *testing.T) {
 	t.Parallel()
 	x, p, o := proxied(t)
+	o.NoNotify = true // so that the proxy has no other connection that comes and goes
 	direct := session(t, p.DSN("postgres", "postgres"))
+	cluster(t, o, 0)
 	o.StatementTimeout = 700 * time.Millisecond
-	l := cluster(t, o, 0)
+	l := open(t, o)
+	insert := "INSERT INTO " + o.Prefix + "_log"
 	payloadOf := func(index oplog.Index) string {
 		t.Helper()
 		return scan[string](t, direct, "SELECT coalesce((SELECT convert_from(payload, 'UTF8') FROM "+o.Prefix+"_log WHERE idx = $1), 'no row')", int64(index))
@@ -44,9 +46,9 @@ func TestAmbiguousAppend(t *testing.T) {
 	}
 
 	// The server has committed, then the connection breaks before the answer is through.
-	trap := x.Set(&dbtest.Trap{Marker: []byte("answer lost"), Mute: true, Cut: true})
+	trap := x.Add(proxy.LoseAnswer(insert))
 	unknown(l.Append(t.Context(), 1, []byte("answer lost")))
-	<-trap.Answered
+	<-trap.Answered()
 	if got := payloadOf(1); got != "answer lost" {
 		t.Errorf("row 1 is %q", got)
 	}
@@ -55,28 +57,30 @@ func TestAmbiguousAppend(t *testing.T) {
 	}
 	mustAppend(t, l, 2, "next")
 
-	// The connection breaks before the server has anything: nothing is known either, and nothing is there.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("never sent"), Mute: true, Hold: make(chan struct{})})
-	unknown(l.Append(t.Context(), 3, []byte("never sent"))) // by the statement timeout
+	// The server has nothing yet: nothing is known either, and nothing is there.
+	held := proxy.NewGate()
+	x.Add(proxy.HoldStatement(insert, held))
+	unknown(l.Append(t.Context(), 3, []byte("held"))) // by the statement timeout
 	if got := payloadOf(3); got != "no row" {
 		t.Errorf("row 3 is %q", got)
 	}
 	// The writer goes on on another connection, and what was held commits later: it loses.
 	mustAppend(t, l, 3, "somebody else's")
 	mustAppend(t, l, 4, "next")
-	close(trap.Hold)
-	<-trap.Answered
+	links := x.Open()
+	held.Open()
+	awaitCount(t, x.Open, links-1)
 	if got := payloadOf(3); got != "somebody else's" {
 		t.Errorf("row 3 became %q", got)
 	}
 
 	// The same, but nobody took the slot: the row arrives when nobody expects it, and is seen.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("late"), Mute: true, Hold: make(chan struct{})})
+	held = proxy.NewGate()
+	x.Add(proxy.AbandonStatement(insert, held))
 	unknown(l.Append(t.Context(), 5, []byte("late")))
 	waited := make(chan error, 1)
 	go func() { waited <- l.Wait(t.Context(), 4) }()
-	close(trap.Hold)
-	<-trap.Answered
+	held.Open()
 	if err := <-waited; err != nil {
 		t.Errorf("wait for the late row: %v", err)
 	}
@@ -88,63 +92,33 @@ func TestAmbiguousAppend(t *testing.T) {
 	}
 
 	// The caller gives up sooner than the answer comes. The statement goes on, and so does the connection.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("impatient"), Hold: make(chan struct{})})
+	held = proxy.NewGate()
+	trap = x.Add(proxy.HoldAnswer(insert, held))
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-trap.Sprung; cancel() }()
+	go func() { <-trap.Sprung(); cancel() }()
 	err := l.Append(ctx, 6, []byte("impatient"))
 	unknown(err)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v, want it to say that the context ended", err)
 	}
-	close(trap.Hold)
+	held.Open()
 	mustAppend(t, l, 7, "next") // waits for it
 	if got := payloadOf(6); got != "impatient" {
 		t.Errorf("row 6 is %q", got)
 	}
 }
 
-// unsureCodes are those after which a statement may have committed.
-var unsureCodes = []string{"40003", "08006", "08007", "57P01", "57014", "XX000", "99999"}
-
-// refusal is the answer of a server to a statement, in the protocol's bytes.
-func refusal(code string) []byte {
-	b, err := (&pgproto3.ErrorResponse{Severity: "BŁĄD", SeverityUnlocalized: "ERROR", Code: code, Message: "zakończenie nieznane"}).Encode(nil)
-	if err == nil {
-		b, err = (&pgproto3.ReadyForQuery{TxStatus: 'I'}).Encode(b)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-// TestAnswersOfOtherServers: codes that distributed databases of this protocol send, over the wire: the first list after
-// a commit, the second where nothing was done. Hazard 16, field case 01.5.
-func TestAnswersOfOtherServers(t *testing.T) {
-	t.Parallel()
-	x, p, o := proxied(t)
-	l := cluster(t, o, 0)
-	direct := session(t, p.DSN("postgres", "postgres"))
-	at := oplog.Index(1)
-	for _, code := range unsureCodes {
-		x.Set(&dbtest.Trap{Marker: []byte("took effect"), Answer: refusal(code)})
-		if err := l.Append(t.Context(), at, []byte("took effect")); !errors.Is(err, oplog.ErrUnknown) || oplog.NotApplied(err) {
-			t.Errorf("%s after a commit: %v, want unknown", code, err)
+// awaitCount asks again and again until the count is at most this.
+func awaitCount(t testing.TB, count func() int, most int) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(time.Minute); count() > most; {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("the count is %d, want %d", count(), most)
 		}
-		at++
-	}
-	for code, want := range map[string]error{"23505": oplog.ErrConflict, "53100": oplog.ErrFull, "54000": oplog.ErrTooLarge, "25006": oplog.ErrReadOnly,
-		"42501": oplog.ErrDenied, "53300": oplog.ErrUnavailable, "57P03": oplog.ErrUnavailable, "42P01": oplog.ErrNoCluster, "40001": nil, "40P01": nil, "26000": nil} {
-		x.Set(&dbtest.Trap{Marker: []byte("is refused"), Answer: refusal(code), Refuse: true})
-		if err := l.Append(t.Context(), at, []byte("is refused")); !errors.Is(err, want) || err != nil && !oplog.NotApplied(err) {
-			t.Errorf("%s: %v, want %v", code, err, want)
-		}
-		if want == nil { // it was sent again, and went in
-			at++
-		}
-	}
-	if newest := scan[int64](t, direct, "SELECT max(idx) FROM "+o.Prefix+"_log"); newest != int64(at-1) {
-		t.Errorf("newest is %d, want %d", newest, at-1)
 	}
 }
 

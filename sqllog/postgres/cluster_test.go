@@ -14,6 +14,7 @@ import (
 
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
@@ -197,35 +198,35 @@ func TestBadNetwork(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	count(t, stores, 6, 5*time.Second, func(func() int) {
-		var held []chan struct{}
+		var held []*proxy.Gate
+		gate := func() *proxy.Gate {
+			held = append(held, proxy.NewGate())
+			return held[len(held)-1]
+		}
+		insert := "INSERT INTO " + o.Prefix + "_log"
 		for range rounds(t, 30) {
 			await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
-			// Every row holds the client's ids, and nothing else that is sent does.
-			trap := &dbtest.Trap{Marker: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(1 + r.IntN(6))}}
-			switch r.IntN(8) {
-			case 0:
-				trap.Mute, trap.Cut = true, true // committed, answer lost
-			case 1:
-				trap.Mute = true // committed, no answer comes
-			case 2:
-				trap.Cut = true // broken while it is on its way
-			case 3, 4:
-				trap.Hold, trap.Mute = make(chan struct{}), r.IntN(2) == 0 // commits when it was long given up, or a bit late
-				held = append(held, trap.Hold)
-			case 5:
+			switch r.IntN(7) {
+			case 0, 1: // committed, answer lost
+				x.Add(proxy.LoseAnswer(insert))
+			case 2: // broken while it is on its way
+				x.Add(proxy.LoseStatement(insert))
+			case 3: // commits when it was long given up, or a bit late
+				x.Add(proxy.HoldStatement(insert, gate()))
+			case 4:
+				x.Add(proxy.AbandonStatement(insert, gate()))
+			case 5: // committed, and the answer comes late
+				x.Add(proxy.HoldAnswer(insert, gate()))
+			case 6:
 				x.Cut()
-				continue
-			default: // committed, and the server says that it does not know (field case 01.5)
-				trap.Answer, trap.Cut = refusal(unsureCodes[r.IntN(len(unsureCodes))]), r.IntN(2) == 0
 			}
-			x.Set(trap)
 			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
-				close(held[0])
+				held[0].Open()
 				held = held[1:]
 			}
 		}
 		for _, h := range held {
-			close(h)
+			h.Open()
 		}
 		await(t, stores[0], 5)
 	})
