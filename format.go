@@ -48,7 +48,12 @@ func proposable(p meta.Proposal, level uint64) error {
 	if need := meta.MinLevel(p); need > level {
 		return unsupported("the command needs format level %d, the cluster is at %d", need, level)
 	}
-	if f, ok := p.Command.(meta.SetFormat); ok && f.Level > meta.MaxFormat {
+	f, ok := p.Command.(meta.SetFormat)
+	if ok && f.Level > level+1 && f.Level > meta.MaxFormat {
+		return &meta.Error{Code: meta.CodeInvalidArgument, Inner: -1,
+			Message: fmt.Sprintf("format level %d: the cluster is at %d, and goes up one level at a time", f.Level, level)}
+	}
+	if ok && f.Level > meta.MaxFormat {
 		return unsupported("format level %d is to be raised by a program that knows it; this one knows up to %d", f.Level, meta.MaxFormat)
 	}
 	return nil

@@ -100,8 +100,10 @@ func TestNewerFormatIsNotProposed(t *testing.T) {
 	a := store.Propose(ctx,
 		meta.Proposal{Command: meta.RegisterNode{NodeID: 1, Instance: [16]byte{1}, FormatLevel: meta.MaxFormat + 1}},
 		meta.Proposal{Command: meta.SetFormat{Level: meta.MaxFormat + 1}},
-		meta.Proposal{Command: meta.PutKey{Key: "a"}})
-	if a[0].Err != nil || meta.CodeOf(a[1].Err) != meta.CodeFormatUnsupported || a[2].Err != nil {
-		t.Errorf("answers: %v, %v, %v", a[0].Err, a[1].Err, a[2].Err)
+		meta.Proposal{Command: meta.PutKey{Key: "a"}},
+		meta.Proposal{Command: meta.SetFormat{Level: meta.MaxFormat + 9}})
+	if a[0].Err != nil || meta.CodeOf(a[1].Err) != meta.CodeFormatUnsupported || a[2].Err != nil ||
+		meta.CodeOf(a[3].Err) != meta.CodeInvalidArgument {
+		t.Errorf("answers: %v, %v, %v, %v", a[0].Err, a[1].Err, a[2].Err, a[3].Err)
 	}
 }

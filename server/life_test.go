@@ -17,6 +17,8 @@ import (
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/server"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // readLog reads rows over gRPC.
@@ -192,6 +194,30 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Errorf("shut down: %v", err)
+	}
+}
+
+// TestShutdownEndsReadsThatWait: what a read waits for may never come, so that it must not hold the shutdown up.
+func TestShutdownEndsReadsThatWait(t *testing.T) {
+	t.Parallel()
+	waiting := make(chan struct{})
+	f := &fake{wait: func(ctx context.Context, _ uint64) (*headwater.View, error) {
+		close(waiting)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	s, addr := serve(t, f, server.Options{})
+	end := make(chan error, 1)
+	conn := dial(t, addr)
+	go func() {
+		end <- conn.Invoke(context.Background(), procedures+"Counts", &pb.CountsRequest{Read: &pb.Read{AtLeastIndex: 1 << 40}}, &pb.CountsResponse{})
+	}()
+	<-waiting
+	if err := s.Shutdown(context.Background()); err != nil {
+		t.Errorf("shut down: %v", err)
+	}
+	if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "closing") {
+		t.Errorf("the read ended in %v", err)
 	}
 }
 

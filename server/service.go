@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -23,15 +23,17 @@ type service struct {
 	incarnation string // of the log; a store keeps to one for life
 	age         atomic.Pointer[age]
 
-	once    sync.Once
-	closing chan struct{} // closed when the server begins to shut down
+	life    context.Context // ends when the server begins to shut down
+	end     context.CancelFunc
+	closing <-chan struct{} // life's
 }
 
 func newService(store Store, o Options) *service {
-	return &service{store: store, o: o, incarnation: store.Status().Incarnation, closing: make(chan struct{})}
+	life, end := context.WithCancel(context.Background())
+	return &service{store: store, o: o, incarnation: store.Status().Incarnation, life: life, end: end, closing: life.Done()}
 }
 
-func (s *service) close() { s.once.Do(func() { close(s.closing) }) }
+func (s *service) close() { s.end() }
 
 func (s *service) isClosing() bool {
 	select {
@@ -76,6 +78,24 @@ func (s *service) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, s.o.Timeout)
 }
 
+// errClosing ends reads that wait when the server begins to close: what they wait for may never come.
+var errClosing = fmt.Errorf("the server is closing: %w", meta.ErrClosed)
+
+// untilClosing returns a context that also ends when the server begins to close.
+func (s *service) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(errClosing) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// ended is the error of a wait, or errClosing where that is why it ended.
+func (s *service) ended(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errClosing) {
+		return errClosing
+	}
+	return err
+}
+
 // view returns a view as fresh as r asks for.
 func (s *service) view(ctx context.Context, r *pb.Read) (*headwater.View, error) {
 	v := s.store.View()
@@ -91,17 +111,19 @@ func (s *service) view(ctx context.Context, r *pb.Read) (*headwater.View, error)
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
+	ctx, leave := s.untilClosing(ctx)
+	defer leave()
 	if r.Linearizable {
 		fresh, err := s.store.Linearize(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look up the newest index, view at %d: %w", v.Index, err)
+			return nil, fmt.Errorf("look up the newest index, view at %d: %w", v.Index, s.ended(ctx, err))
 		}
 		v = fresh
 	}
 	if uint64(v.Index) < r.AtLeastIndex {
 		fresh, err := s.store.Wait(ctx, r.AtLeastIndex)
 		if err != nil {
-			return nil, fmt.Errorf("wait for index %d, view at %d: %w", r.AtLeastIndex, v.Index, err)
+			return nil, fmt.Errorf("wait for index %d, view at %d: %w", r.AtLeastIndex, v.Index, s.ended(ctx, err))
 		}
 		v = fresh
 	}
