@@ -58,7 +58,8 @@ type Info struct {
 	Backend  string   // for example "sqlite 3.54.1"
 	Location string   // without any secret
 	Warnings []string // settings that may lose acknowledged rows, and the like; empty when all is well
-	// MaxPayload is the largest payload in bytes that Append takes here; 0 means no limit below oplog.MaxPayload.
+	// MaxPayload is the largest payload in bytes that Append takes here, and the largest part of a snapshot if it is
+	// below MaxPart; 0 means no limit below oplog.MaxPayload.
 	MaxPayload int
 }
 

@@ -161,7 +161,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 		pipe.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		checked <- err
 	}()
-	parts := &partWriter{ctx: ctx, w: w, sum: xxh3.New()}
+	parts := &partWriter{ctx: ctx, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
 	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view.Index, view.State)
 	check.CloseWithError(err) // nil: the end of the stream
 	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
@@ -256,16 +256,25 @@ type partWriter struct {
 	ctx  context.Context // for the calls that Write makes; lives as long as the one snapshot
 	w    oplog.SnapshotWriter
 	part []byte
+	most int // bytes of a part
 	sum  *xxh3.Hasher
 	size int64
 }
 
+// partBytes is how large the parts of a snapshot are: a database that takes smaller rows takes smaller parts.
+func partBytes(info oplog.Info) int {
+	if info.MaxPayload > 0 {
+		return min(oplog.MaxPart, info.MaxPayload)
+	}
+	return oplog.MaxPart
+}
+
 func (p *partWriter) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), oplog.MaxPart-len(p.part))
+		n := min(len(rest), p.most-len(p.part))
 		p.part = append(p.part, rest[:n]...)
 		rest = rest[n:]
-		if len(p.part) == oplog.MaxPart {
+		if len(p.part) == p.most {
 			if err := p.flush(); err != nil {
 				return 0, err
 			}
@@ -285,7 +294,7 @@ func (p *partWriter) flush() error {
 	}
 	p.sum.Write(p.part)
 	p.size += int64(len(p.part))
-	full := len(p.part) == oplog.MaxPart
+	full := len(p.part) == p.most
 	p.part = p.part[:0]
 	if full && !sleep(p.ctx, pace(time.Since(start))) {
 		return p.ctx.Err()

@@ -35,6 +35,7 @@ const (
 	Part                 // number of a part, from 0
 	Parts                // number of parts
 	Size                 // bytes of all parts
+	Newest               // index of the newest row a moment ago: no row below it can be the newest any more
 	numParams
 )
 
@@ -86,7 +87,7 @@ type Statements struct {
 	// Abort deletes at most Limit parts of Token unless it is current.
 	Abort Statement
 	// Truncate deletes, in ascending order, at most Limit rows below Below, never the newest one nor one above the
-	// current snapshot's index.
+	// current snapshot's index. One that uses Newest, which is looked up before, needs no look of its own, which may lock.
 	Truncate Statement
 }
 
@@ -104,6 +105,10 @@ type Dialect struct {
 	// Append executes Statements.Append on a pinned connection, by any means but database/sql's retry, and returns the
 	// number of rows inserted. Nil: by ExecContext on the connection, which does not retry.
 	Append func(ctx context.Context, conn *sql.Conn, at oplog.Index, payload []byte) (int64, error)
+
+	// Page is how many rows the first statement of a Read asks for, where the driver has to read a result to its end
+	// even if it is broken off; the following ones ask for as many as are likely to fit. 0: one statement for all.
+	Page int
 
 	// Changed returns a number that differs from the one before whenever another connection has committed in between,
 	// where the database has one that is cheaper to read than the newest index. It runs on one pinned connection. Nil:

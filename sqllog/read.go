@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/headwaterdb/headwater/oplog"
 )
@@ -24,33 +25,62 @@ func (l *Log) query(ctx context.Context, s Statement, v values, scan func(*sql.R
 	})
 }
 
-// Read is oplog.Log's. It holds at most one row more than it returns.
+// Read is oplog.Log's. It holds at most one row more than it returns. Where the dialect asks for pages, a truncation
+// between two of them shows as rows that are missing in the middle; rows never change, so nothing else can.
 func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplog.Row, error) {
 	var found []oplog.Row
 	from := int64(-1)
 	if after != oplog.Beginning {
 		from = int64(min(after, oplog.MaxIndex))
 	}
-	v := values{After: from, Bytes: int64(max(maxBytes, 0)), Limit: int64(oplog.MaxRead)}
-	err := l.query(ctx, l.c.Dialect.Statements.Read, v, func(rows *sql.Rows) error {
-		found = nil
+	page := l.c.Dialect.Page
+	if page <= 0 {
+		page = oplog.MaxRead
+	}
+	for size := 0; ; {
+		rows, whole, err := l.readPage(ctx, from, page, maxBytes-size, len(found) == 0)
+		if err != nil {
+			return nil, fmt.Errorf("read rows after %d: %w", after, err)
+		}
+		found = append(found, rows...)
+		if !whole || len(rows) < page || len(found) >= oplog.MaxRead {
+			return found, nil
+		}
+		for _, r := range rows {
+			size += len(r.Payload)
+		}
+		from = int64(rows[len(rows)-1].Index)
+		page = min(nextPage(page, len(found), size, maxBytes), oplog.MaxRead-len(found))
+	}
+}
+
+// nextPage is how many rows to ask for after n of size bytes in all, the last page of them: as many as are likely to
+// fit, and at most four times that page.
+func nextPage(page, n, size, maxBytes int) int {
+	return min(4*page, max(1, (maxBytes-size)/max(1, size/n)+1))
+}
+
+// readPage reads at most limit rows above from that fit into maxBytes, but one in any case where the page is the first.
+// whole says that none was left out because it did not fit.
+func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, first bool) (found []oplog.Row, whole bool, err error) {
+	v := values{After: from, Bytes: int64(max(maxBytes, 0)), Limit: int64(limit)}
+	err = l.query(ctx, l.c.Dialect.Statements.Read, v, func(rows *sql.Rows) error {
+		found, whole = nil, true
 		for size := 0; rows.Next(); {
 			var index int64
 			var payload []byte // a copy: Scan into []byte clones
 			if err := rows.Scan(&index, &payload); err != nil {
 				return err
 			}
-			if size += len(payload); size > maxBytes && len(found) > 0 {
+			if size += len(payload); size > maxBytes && !(first && len(found) == 0) {
+				whole = false
 				return nil
 			}
 			found = append(found, oplog.Row{Index: oplog.Index(index), Payload: notNil(payload)})
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read rows after %d: %w", after, err)
-	}
-	return found, nil
+	return found, whole, err
 }
 
 // Newest is oplog.Log's.
@@ -108,9 +138,20 @@ func (l *Log) Truncate(ctx context.Context, below oplog.Index, limit int) (int, 
 		limit = 0
 	}
 	v := values{Below: int64(min(below, oplog.MaxIndex)), Limit: int64(limit)}
-	n, err := l.exec(ctx, l.c.Dialect.Statements.Truncate, v)
-	if err != nil {
-		return 0, fmt.Errorf("truncate below %d: %w", below, err)
+	if slices.Contains(l.c.Dialect.Statements.Truncate.Params, Newest) {
+		newest, ok, err := l.newest(ctx)
+		if err != nil || !ok { // of no rows none can be deleted
+			return 0, wrapTruncate(below, err)
+		}
+		v[Newest] = int64(newest)
 	}
-	return int(n), nil
+	n, err := l.exec(ctx, l.c.Dialect.Statements.Truncate, v)
+	return int(n), wrapTruncate(below, err)
+}
+
+func wrapTruncate(below oplog.Index, err error) error {
+	if err != nil {
+		return fmt.Errorf("truncate below %d: %w", below, err)
+	}
+	return nil
 }
