@@ -40,7 +40,7 @@ func TestLogOnPool(t *testing.T) {
 	}})
 }
 
-// database lets the suite open logs and reach behind them.
+// database lets the suite open logs, and reach behind them through o.
 func database(o mysql.Options, open func(t testing.TB) oplog.Log) oplogtest.Database {
 	return oplogtest.Database{
 		Open: open,
