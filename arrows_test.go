@@ -31,9 +31,11 @@ var arrows = map[string][]string{
 	"sqllog":                              {"oplog"},
 	"sqllog/sqlite":                       {"sqllog", "oplog"},
 	"sqllog/postgres":                     {"sqllog", "oplog"},
+	"sqllog/mysql":                        {"sqllog", "oplog"},
 	"internal/dbtest":                     {},
 	"internal/dbtest/proxy":               {},
 	"internal/dbtest/fakedb":              {},
+	"internal/clustertest":                {".", "meta", "oplog"},
 	"api/headwater/v1":                    {},
 	"api/headwater/v1/headwaterv1connect": {"api/headwater/v1"},
 	"api":                                 {"meta", "api/headwater/v1"},
@@ -43,7 +45,7 @@ var arrows = map[string][]string{
 	"internal/gen":                        {"meta"},
 	"internal/liveness":                   {".", "meta"},
 	"internal/model":                      {"meta"},
-	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "internal/liveness",
+	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }
 
@@ -127,7 +129,8 @@ func TestArrows(t *testing.T) {
 func TestDrivers(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
-			for driver, only := range map[string]string{"modernc.org/sqlite": "sqllog/sqlite", "github.com/jackc/pgx": "sqllog/postgres"} {
+			for driver, only := range map[string]string{"modernc.org/sqlite": "sqllog/sqlite", "github.com/jackc/pgx": "sqllog/postgres",
+				"github.com/go-sql-driver/mysql": "sqllog/mysql"} {
 				// The fake server has pgx's messages, not its driver.
 				fake := room(p.ImportPath) == "internal/dbtest/fakedb" && imp == "github.com/jackc/pgx/v5/pgproto3"
 				if strings.HasPrefix(imp, driver) && room(p.ImportPath) != only && !fake {

@@ -48,7 +48,7 @@ const (
 func (a *app) reach(c *cobra.Command) *cobra.Command {
 	f := c.Flags()
 	f.StringSliceVar(&a.server, "server", nil, "`URL` of a server; several, separated by commas, are tried in turn")
-	f.StringVar(&a.db, "db", "", "`database` to open directly: sqlite:PATH or postgres://…")
+	f.StringVar(&a.db, "db", "", "`database` to open directly: sqlite:PATH, postgres://… or mysql://…")
 	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "give up after this long; 0 waits")
 	exclusive(c, "server", "db")
 	a.formats(c)

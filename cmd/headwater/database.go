@@ -23,6 +23,7 @@ var backends = []backend{
 	{"sqlite", openSQLite},
 	{"postgres", openPostgres},
 	{"postgresql", openPostgres},
+	{"mysql", openMySQL},
 }
 
 // openLog opens the log that --db names. Its errors never repeat an address, which may hold a password.

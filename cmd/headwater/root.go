@@ -56,8 +56,9 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 const rootLong = `Headwater keeps the metadata of a stream storage cluster: its nodes, streams, objects, transfers and keys.
 
-Commands talk to a server (--server URL) or work straight on a database (--db sqlite:PATH or
---db postgres://USER@HOST/DATABASE); several processes may share one database. Without either flag HEADWATER_SERVER and then HEADWATER_DB are looked at, and last
+Commands talk to a server (--server URL) or work straight on a database (--db sqlite:PATH,
+--db postgres://USER@HOST/DATABASE or --db mysql://USER@HOST/DATABASE); several processes may share one database.
+Without either flag HEADWATER_SERVER and then HEADWATER_DB are looked at, and last
 ` + defaultServer + ` is tried.
 
 Every flag can be given in the environment: --some-flag is HEADWATER_SOME_FLAG. A flag on the command line wins. A

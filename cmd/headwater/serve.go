@@ -57,7 +57,7 @@ The first SIGINT or SIGTERM ends it in order: calls under way are answered, with
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.db, "db", defaultDB, "`database` that holds the log: sqlite:PATH or postgres://…")
+	f.StringVar(&a.db, "db", defaultDB, "`database` that holds the log: sqlite:PATH, postgres://… or mysql://…")
 	f.StringVar(&o.listen, "listen", defaultListen, "`address` to listen on; port 0 takes a free one")
 	f.BoolVar(&o.create, "init", false, "make the database a new cluster if there is none")
 	f.StringVar(&o.store.ClusterID, "cluster-id", "", "refuse any cluster but the one with this `id`")

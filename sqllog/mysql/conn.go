@@ -98,6 +98,13 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return nil, fmt.Errorf("%d bytes, the server takes at most %d (max_allowed_packet): %w", len(b), c.found.packet(), oplog.ErrTooLarge)
 		}
 	}
+	// The connection that appends stays with the log, so nobody else asks whether the server has closed it. Asked before
+	// something is sent, that is no reason to doubt the outcome.
+	if r, ok := c.raw.(driver.SessionResetter); ok {
+		if err := r.ResetSession(ctx); err != nil {
+			return nil, unsent(err)
+		}
+	}
 	defer c.watch(ctx)()
 	st, err := c.stmt(ctx, query)
 	if err != nil {
@@ -135,7 +142,7 @@ func (c *conn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
 func (c *conn) watch(ctx context.Context) func() {
 	start := time.Now()
 	return func() {
-		if ctx.Err() != nil && time.Since(start) >= c.session.o.StatementTimeout-time.Second {
+		if ctx.Err() != nil && time.Since(start) >= c.session.o.StatementTimeout*9/10 {
 			c.session.age.CompareAndSwap(c.age, c.age+1)
 		}
 	}

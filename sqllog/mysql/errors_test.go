@@ -117,7 +117,7 @@ func TestOptionsRefused(t *testing.T) {
 		"idle poll":         {PollInterval: 2, IdlePollInterval: 1},
 		"connect timeout":   {ConnectTimeout: -1},
 		"retry timeout":     {RetryTimeout: -1},
-		"statement timeout": {StatementTimeout: 1},
+		"statement timeout": {StatementTimeout: -1},
 		"connections":       {MaxConnections: 1},
 	} {
 		o.DSN = "mysql://hw@db/meta"

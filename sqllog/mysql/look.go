@@ -111,8 +111,8 @@ func (l look) corrections(o Options) (texts []string) {
 	if !on(l.values["autocommit"]) {
 		set = append(set, "SESSION autocommit = 1")
 	}
-	// The lock wait ends on the server before the statement does here.
-	wait := strconv.Itoa(int(o.StatementTimeout.Seconds() / 2))
+	// The lock wait ends on the server before the statement does here, as far as whole seconds can say it.
+	wait := strconv.Itoa(max(1, int(o.StatementTimeout.Seconds()/2)))
 	want("innodb_lock_wait_timeout", wait, "SESSION innodb_lock_wait_timeout = "+wait)
 	if v, err := strconv.ParseFloat(l.values["max_statement_time"], 64); err == nil && v != 0 {
 		set = append(set, "SESSION max_statement_time = 0") // a statement that the server breaks off is of unknown outcome

@@ -48,8 +48,9 @@ type Options struct {
 	// ConnectTimeout bounds one attempt to connect to one host; default 5 s. After a failed one the next follows after
 	// 50 ms, then after twice as long each time, up to once a second.
 	ConnectTimeout time.Duration
-	// StatementTimeout is how long a statement may go without an answer before its connection is given up; default 5 s,
-	// at least 2 s. An append is then of unknown outcome. On the server statements wait at most half of it for a lock.
+	// StatementTimeout is how long a statement may go without an answer before its connection is given up; default 5 s.
+	// An append is then of unknown outcome. On the server statements wait at most half of it for a lock, in whole
+	// seconds, but at least one.
 	StatementTimeout time.Duration
 	// RetryTimeout is how long one operation is repeated that the server rolled back because of others (1213, 1205, 1020)
 	// before it ends in oplog.ErrUnavailable; default 2 s.
@@ -75,7 +76,6 @@ const (
 	defaultIdlePoll       = 250 * time.Millisecond
 	defaultConnect        = 5 * time.Second
 	defaultStatement      = 5 * time.Second
-	leastStatement        = 2 * time.Second // the server counts seconds
 	defaultRetry          = 2 * time.Second
 	defaultMaxConnections = 6
 	grace                 = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
@@ -103,16 +103,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+func errPrefix(prefix string) error {
+	return fmt.Errorf("prefix %q: must be a lower-case letter and at most 39 more letters, digits and underscores: %w", prefix, oplog.ErrSettings)
+}
+
 func (o Options) validate() error {
 	switch {
 	case !prefixPattern.MatchString(o.Prefix):
-		return fmt.Errorf("prefix %q: must be a lower-case letter and at most 39 more letters, digits and underscores: %w", o.Prefix, oplog.ErrSettings)
+		return errPrefix(o.Prefix)
 	case o.PollInterval < 0, o.IdlePollInterval < o.PollInterval:
 		return fmt.Errorf("poll intervals %v and %v: must be above 0, the second not below the first: %w", o.PollInterval, o.IdlePollInterval, oplog.ErrSettings)
-	case o.ConnectTimeout < 0, o.RetryTimeout < 0:
-		return fmt.Errorf("timeouts to connect %v, to repeat %v: must be above 0: %w", o.ConnectTimeout, o.RetryTimeout, oplog.ErrSettings)
-	case o.StatementTimeout < leastStatement:
-		return fmt.Errorf("timeout for a statement %v: must be %v or more: %w", o.StatementTimeout, leastStatement, oplog.ErrSettings)
+	case o.ConnectTimeout < 0, o.StatementTimeout < 0, o.RetryTimeout < 0:
+		return fmt.Errorf("timeouts to connect %v, for a statement %v, to repeat %v: must be above 0: %w", o.ConnectTimeout, o.StatementTimeout, o.RetryTimeout, oplog.ErrSettings)
 	case o.MaxConnections < 2:
 		return fmt.Errorf("at most %d connections: must be 2 or more: %w", o.MaxConnections, oplog.ErrSettings)
 	}

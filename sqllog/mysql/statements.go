@@ -118,25 +118,41 @@ func fill(prefix, text string) string {
 		"{snapshot_part}", prefix+"_snapshot_part", "{version}", strconv.Itoa(schemaVersion)).Replace(text)
 }
 
-// PrintSQL returns the statements that create the tables of o.Prefix and give two users no more rights than they need: one
-// for nodes, one for those who only read. An administrator runs them in the database; what Init does then is write the
-// first row. The users are written as they are, so they must be quoted where that is needed ('node'@'%'); an empty one is
-// left out.
-func PrintSQL(o Options, node, reader string) (string, error) {
-	o = o.withDefaults()
-	if err := o.validate(); err != nil {
-		return "", err
+// PrintSQL returns the statements that a database administrator runs once in the database, so that no program needs the
+// right to create tables: the tables under Prefix, and the grants for the user of the nodes and for one that only reads,
+// both of which must exist. A user may be written with a host (name@host); without one it is name@%. Init, as the nodes'
+// user, then finds the tables and writes the first row. Of o only Prefix is looked at.
+func PrintSQL(o Options, nodeUser, readerUser string) (string, error) {
+	if o = o.withDefaults(); !prefixPattern.MatchString(o.Prefix) {
+		return "", errPrefix(o.Prefix)
 	}
 	var b strings.Builder
+	b.WriteString("-- The tables of a Headwater cluster, in the database that is selected.\n")
 	for _, s := range schema {
 		fmt.Fprintf(&b, "%s;\n", fill(o.Prefix, s))
 	}
-	for _, g := range []struct{ user, rights string }{{node, "SELECT, INSERT, UPDATE, DELETE"}, {reader, "SELECT"}} {
-		for _, table := range []string{"{log}", "{snapshot}", "{snapshot_part}"} {
-			if g.user != "" {
-				fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", g.rights, fill(o.Prefix, table), g.user)
-			}
-		}
+	b.WriteString("\n-- A node, which reads, appends, truncates and stores snapshots.\n")
+	grant := func(rights, table, user string) {
+		fmt.Fprintf(&b, "GRANT %s ON %s TO %s;\n", rights, fill(o.Prefix, table), quoteUser(user))
+	}
+	grant("SELECT, INSERT, DELETE", "{log}", nodeUser)
+	grant("SELECT, UPDATE", "{snapshot}", nodeUser)
+	grant("SELECT, INSERT, DELETE", "{snapshot_part}", nodeUser)
+	b.WriteString("\n-- A process that only reads.\n")
+	for _, table := range []string{"{log}", "{snapshot}", "{snapshot_part}"} {
+		grant("SELECT", table, readerUser)
 	}
 	return b.String(), nil
+}
+
+// quoteUser writes a user as an account.
+func quoteUser(user string) string {
+	name, host := user, "%"
+	if i := strings.LastIndex(user, "@"); i >= 0 {
+		name, host = user[:i], user[i+1:]
+	}
+	quote := func(s string) string {
+		return "'" + strings.NewReplacer("\\", "\\\\", "'", "''").Replace(s) + "'"
+	}
+	return quote(name) + "@" + quote(host)
 }

@@ -1,0 +1,279 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
+	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/meta"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/mysql"
+)
+
+// nodes opens n nodes on one database.
+func nodes(t *testing.T, n int, o mysql.Options, engine headwater.Options) []*headwater.Store {
+	t.Helper()
+	logs := make([]oplog.Log, n)
+	for i := range logs {
+		l, err := mysql.Open(t.Context(), o)
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		logs[i] = l
+	}
+	return clustertest.Nodes(t, engine, logs...)
+}
+
+// proxied returns a server of the test's own behind a proxy, and options that lead through it.
+func proxied(t testing.TB) (*dbtest.Proxy, *dbtest.MariaDB, mysql.Options) {
+	t.Helper()
+	m := dbtest.NewMariaDB(t)
+	x := dbtest.NewProxy(t, m.Addr())
+	o := on(m)
+	o.DSN = strings.Replace(o.DSN, m.Addr(), x.Addr(), 1)
+	return x, m, o
+}
+
+// TestAmbiguousAppend: what a writer is told when the answer to its append is lost or late, and what becomes of the row.
+// Hazards 2 and 3, field cases 01.1 and 01.3.
+func TestAmbiguousAppend(t *testing.T) {
+	t.Parallel()
+	x, m, o := proxied(t)
+	direct := session(t, m.DSN("root"))
+	o.StatementTimeout = 700 * time.Millisecond
+	l := cluster(t, o, 0)
+	payloadOf := func(index oplog.Index) string {
+		t.Helper()
+		return scan[string](t, direct, "SELECT COALESCE((SELECT payload FROM "+o.Prefix+"_log WHERE idx = ?), 'no row')", int64(index))
+	}
+	unknown := func(err error) {
+		t.Helper()
+		if !errors.Is(err, oplog.ErrUnknown) || oplog.NotApplied(err) {
+			t.Errorf("append: %v, want unknown", err)
+		}
+	}
+
+	// The server has committed, then the connection breaks before the answer is through.
+	trap := x.Set(&dbtest.Trap{Marker: []byte("answer lost"), Mute: true, Cut: true})
+	unknown(l.Append(t.Context(), 1, []byte("answer lost")))
+	<-trap.Answered
+	if got := payloadOf(1); got != "answer lost" {
+		t.Errorf("row 1 is %q", got)
+	}
+	if err := l.Append(t.Context(), 1, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+		t.Errorf("append again: %v, want conflict", err)
+	}
+	mustAppend(t, l, 2, "next")
+
+	// The server gets the statement long after the writer gave it up, and after somebody else took the slot: it loses.
+	trap = x.Set(&dbtest.Trap{Marker: []byte("held back"), Mute: true, Hold: make(chan struct{})})
+	unknown(l.Append(t.Context(), 3, []byte("held back"))) // by the statement timeout
+	mustAppend(t, l, 3, "somebody else's")
+	mustAppend(t, l, 4, "next")
+	close(trap.Hold)
+	<-trap.Answered
+	if got := payloadOf(3); got != "somebody else's" {
+		t.Errorf("row 3 became %q", got)
+	}
+
+	// The same, but nobody took the slot: the row arrives when nobody expects it, and is seen.
+	trap = x.Set(&dbtest.Trap{Marker: []byte("late"), Mute: true, Hold: make(chan struct{})})
+	unknown(l.Append(t.Context(), 5, []byte("late")))
+	waited := make(chan error, 1)
+	go func() { waited <- l.Wait(t.Context(), 4) }()
+	close(trap.Hold)
+	<-trap.Answered
+	if err := <-waited; err != nil {
+		t.Errorf("wait for the late row: %v", err)
+	}
+	if err := l.Append(t.Context(), 5, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+		t.Errorf("append beside the late row: %v, want conflict", err)
+	}
+	if got := payloadOf(5); got != "late" {
+		t.Errorf("row 5 is %q", got)
+	}
+
+	// The caller gives up sooner than the answer comes. The statement goes on, and so does the connection.
+	trap = x.Set(&dbtest.Trap{Marker: []byte("impatient"), Hold: make(chan struct{})})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-trap.Sprung; cancel() }()
+	err := l.Append(ctx, 6, []byte("impatient"))
+	unknown(err)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("append: %v, want it to say that the context ended", err)
+	}
+	close(trap.Hold)
+	mustAppend(t, l, 7, "next") // waits for it
+	if got := payloadOf(6); got != "impatient" {
+		t.Errorf("row 6 is %q", got)
+	}
+}
+
+// TestClosedConnectionIsDefinite: connections that the server or the network closed while they were idle are noticed
+// before anything is sent: the append goes through on a new one, and nobody is left in doubt. Field case 14.6.
+func TestClosedConnectionIsDefinite(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t)
+	l := cluster(t, on(m), 1)
+	root := session(t, m.DSN("root"))
+	for at := range oplog.Index(3) {
+		endSessions(t, root)
+		poll(t, "the sessions to end", func() bool {
+			return scan[int](t, root, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'") == 1
+		})
+		mustAppend(t, l, 2+at, "row")
+	}
+}
+
+// TestBlackHole: the network swallows everything and says nothing. Calls end by the statement timeout, and everything
+// works again over new connections. Field case 14.4.
+func TestBlackHole(t *testing.T) {
+	t.Parallel()
+	x, _, o := proxied(t)
+	o.StatementTimeout = 500 * time.Millisecond
+	l := cluster(t, o, 3)
+	for round := range oplog.Index(3) {
+		at := 4 + 2*round
+		x.BlackHole()
+		if _, err := l.Newest(t.Context()); err != nil && !errors.Is(err, oplog.ErrUnavailable) { // unless it came to a new one
+			t.Errorf("newest: %v, want unavailable", err)
+		}
+		if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
+			t.Errorf("newest over a new connection: %d, %v", newest, err)
+		}
+		if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
+			t.Errorf("append: %v, want unknown", err)
+		}
+		mustAppend(t, l, at, "y") // the first never reached the server
+		mustAppend(t, l, at+1, "z")
+	}
+}
+
+// TestKilledServer kills the server with -9 under load and starts it again. It runs 3 rounds, or as many as
+// HEADWATER_ROUNDS says. Hazard 8, field case 14.6.
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t)
+	engine := headwater.Options{}
+	engine.Engine.SnapshotInterval = 50
+	stores := nodes(t, 3, on(m), engine)
+	clustertest.Run(t, stores, 6, 30*time.Second, func() {
+		for i := range clustertest.Rounds(t, 3) {
+			clustertest.Await(t, stores[i%3], 20)
+			if i%3 == 2 {
+				m.Stop(t)
+			} else {
+				m.Kill(t)
+			}
+			if v := stores[i%3].View(); v.Index == 0 { // reads go on
+				t.Error("no view while the server is away")
+			}
+			m.Start(t)
+		}
+		clustertest.Await(t, stores[0], 20)
+	})
+}
+
+// TestBadNetwork runs three nodes through a network that loses answers, holds requests back and breaks connections, at
+// moments drawn from a seed. It runs 30 faults, or as many as HEADWATER_ROUNDS says. Hazards 2 and 3.
+func TestBadNetwork(t *testing.T) {
+	t.Parallel()
+	x, _, o := proxied(t)
+	o.StatementTimeout = 300 * time.Millisecond
+	engine := headwater.Options{}
+	engine.Engine.SnapshotInterval = 40
+	stores := nodes(t, 3, o, engine)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	clustertest.Run(t, stores, 6, 5*time.Second, func() {
+		var held []chan struct{}
+		for range clustertest.Rounds(t, 30) {
+			clustertest.Await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
+			// Every row holds the client's name, and nothing else that is sent does.
+			trap := &dbtest.Trap{Marker: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(1 + r.IntN(6))}}
+			switch r.IntN(6) {
+			case 0:
+				trap.Mute, trap.Cut = true, true // committed, answer lost
+			case 1:
+				trap.Mute = true // committed, no answer comes
+			case 2:
+				trap.Cut = true // broken while it is on its way
+			case 3, 4:
+				trap.Hold, trap.Mute = make(chan struct{}), r.IntN(2) == 0 // commits when it was long given up, or a bit late
+				held = append(held, trap.Hold)
+			case 5:
+				x.Cut()
+				continue
+			}
+			x.Set(trap)
+			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
+				close(held[0])
+				held = held[1:]
+			}
+		}
+		for _, h := range held {
+			close(h)
+		}
+		clustertest.Await(t, stores[0], 5)
+	})
+}
+
+// TestSmallPackets runs a node on a server that takes 1 MiB at most: batches of large commands are cut so that they fit,
+// and so are the parts of its snapshot. Field case 12.1.
+func TestSmallPackets(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t, "--max-allowed-packet=1M")
+	s := nodes(t, 1, on(m), headwater.Options{})[0]
+	var batch []meta.Proposal
+	for i := range 200 {
+		batch = append(batch, meta.Proposal{Command: meta.PutKey{Key: string(rune('A' + i)), Value: make([]byte, 16<<10)}})
+	}
+	for i, a := range s.Propose(t.Context(), batch...) {
+		if a.Err != nil {
+			t.Fatalf("command %d: %v", i, a.Err)
+		}
+	}
+	if _, err := s.Snapshot(t.Context()); err != nil {
+		t.Errorf("snapshot: %v", err)
+	}
+	fresh := nodes(t, 1, mysql.Options{DSN: m.DSN("root"), Prefix: dbtest.Prefix()}, headwater.Options{})[0]
+	if _, err := meta.Propose(t.Context(), fresh, meta.PutKey{Key: "k", Value: make([]byte, 256<<10)}); err != nil {
+		t.Errorf("the largest value: %v", err)
+	}
+}
+
+// TestOutage: while the server is away reads answer from the view, proposals end with their contexts, and everything
+// goes on when it is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t)
+	s := nodes(t, 1, on(m), headwater.Options{})[0]
+	if _, err := meta.Propose(t.Context(), s, meta.PutKey{Key: "k", Value: []byte("v")}); err != nil {
+		t.Fatal(err)
+	}
+	m.Stop(t)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("w")})
+		cancel()
+		if err == nil {
+			t.Error("a proposal without a server succeeded")
+		}
+		if _, ok := s.View().State.Key("k"); !ok {
+			t.Error("the view lost a key")
+		}
+	}
+	m.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("x")}); err != nil {
+		t.Errorf("propose when the server is back: %v", err)
+	}
+}
