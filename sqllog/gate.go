@@ -32,14 +32,14 @@ const (
 // each failure from 50 ms to 1 s. A caller whose ctx ends first gets oplog.ErrUnavailable with the last failure.
 func (g *Gate) Pass(ctx context.Context, try func() error) error {
 	g.once.Do(func() { g.turn = make(chan struct{}, 1) })
-	if reason, _ := g.closed(); reason != nil {
+	if _, reason := g.closed(); reason != nil {
 		select {
 		case g.turn <- struct{}{}:
 			defer func() { <-g.turn }()
 		case <-ctx.Done():
 			return gaveUp(reason, ctx.Err())
 		}
-		if reason, wait := g.closed(); reason != nil && wait > 0 {
+		if wait, reason := g.closed(); reason != nil && wait > 0 {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
 			select {
@@ -61,10 +61,10 @@ func gaveUp(reason, end error) error {
 }
 
 // closed returns why and how long nobody may try; nil where the last attempt succeeded.
-func (g *Gate) closed() (reason error, wait time.Duration) {
+func (g *Gate) closed() (wait time.Duration, reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.reason, time.Until(g.next)
+	return time.Until(g.next), g.reason
 }
 
 func (g *Gate) tell(err error) {

@@ -28,7 +28,7 @@ func openMySQL(ctx context.Context, address string, why purpose) (oplog.Log, err
 
 // mysqlOptions takes the parameters of an address that are ours out of it.
 func mysqlOptions(address string) (o mysql.Options, err error) {
-	rest, err := takeOurs(address, "docs/mysql.md", func(name, value string) error { return setMySQL(&o, name, value) })
+	rest, err := takeOurs(address, "docs/databases/mysql.md", func(name, value string) error { return setMySQL(&o, name, value) })
 	o.DSN = "mysql:" + rest
 	return o, err
 }
