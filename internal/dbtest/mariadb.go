@@ -103,8 +103,47 @@ func SharedMySQL(t testing.TB) (dsn string) {
 	return m.DSN("root")
 }
 
+// mariaTemplate is a folder with data as mariadb-install-db makes them, which takes seconds; a copy takes a moment.
+var mariaTemplate = sync.OnceValues(func() (string, error) {
+	bins, err := findMariaDB()
+	if err != nil {
+		return "", err
+	}
+	a, err := unprivileged("mysql")
+	if err != nil {
+		return "", err
+	}
+	dir, err := a.folder("mariadb")
+	if err != nil {
+		return "", err
+	}
+	stopLater(func() { _ = os.RemoveAll(dir) })
+	data := filepath.Join(dir, "data")
+	install := exec.Command(bins.install, "--no-defaults", "--datadir="+data, "--tmpdir="+dir, "--auth-root-authentication-method=normal",
+		"--skip-name-resolve", "--skip-test-db", "--innodb-log-file-size="+redoSize, "--innodb-flush-log-at-trx-commit=0")
+	install.Dir = dir
+	install.SysProcAttr = a.attributes()
+	if out, err := install.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mariadb-install-db: %w: %s", err, out)
+	}
+	// The database "test" is a folder and no more.
+	test := exec.Command("mkdir", "-m", "700", filepath.Join(data, "test"))
+	test.SysProcAttr = a.attributes()
+	if out, err := test.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make the database: %w: %s", err, out)
+	}
+	return data, nil
+})
+
+// redoSize is what all servers write their redo log into: four of the largest rows.
+const redoSize = "32M"
+
 // newMariaDB makes the files of a server that does not run yet.
 func newMariaDB(bins mariaBins) (m *MariaDB, err error) {
+	template, err := mariaTemplate()
+	if err != nil {
+		return nil, err
+	}
 	m = &MariaDB{bins: bins}
 	if m.account, err = unprivileged("mysql"); err != nil {
 		return nil, err
@@ -112,37 +151,18 @@ func newMariaDB(bins mariaBins) (m *MariaDB, err error) {
 	if m.dir, err = m.account.folder("mariadb"); err != nil {
 		return nil, err
 	}
-	install := exec.Command(bins.install, "--no-defaults", "--datadir="+m.data(), "--auth-root-authentication-method=normal",
-		"--skip-name-resolve", "--skip-test-db", "--innodb-log-file-size=32M", "--innodb-flush-log-at-trx-commit=0")
-	install.Dir = m.dir
-	install.SysProcAttr = m.account.attributes()
-	out, err := install.CombinedOutput()
-	if err == nil {
-		err = m.addDatabase()
-	}
+	copying := exec.Command("cp", "-R", "-p", template, m.data())
+	copying.Dir = m.dir
+	copying.SysProcAttr = m.account.attributes()
+	out, err := copying.CombinedOutput()
 	if err == nil {
 		m.Port, err = freePort()
 	}
 	if err != nil {
 		m.destroy()
-		return nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
+		return nil, fmt.Errorf("copy the data of a new server: %w: %s", err, out)
 	}
 	return m, nil
-}
-
-// addDatabase makes the database "test", which is a folder and no more.
-func (m *MariaDB) addDatabase() error {
-	dir := filepath.Join(m.data(), "test")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "db.opt"), []byte("default-character-set=utf8mb4\ndefault-collation=utf8mb4_general_ci\n"), 0o600); err != nil {
-		return err
-	}
-	if !m.account.other {
-		return nil
-	}
-	return errors.Join(os.Chown(dir, m.account.uid, m.account.gid), os.Chown(filepath.Join(dir, "db.opt"), m.account.uid, m.account.gid))
 }
 
 func (m *MariaDB) data() string { return filepath.Join(m.dir, "data") }
@@ -174,9 +194,9 @@ func (m *MariaDB) Start(t testing.TB, options ...string) {
 }
 
 func (m *MariaDB) run(more []string) (err error) {
-	args := []string{"--no-defaults", "--datadir=" + m.data(), "--socket=" + filepath.Join(m.dir, "socket"), "--pid-file=" + filepath.Join(m.dir, "pid"),
+	args := []string{"--no-defaults", "--datadir=" + m.data(), "--socket=" + filepath.Join(m.dir, "socket"), "--pid-file=" + filepath.Join(m.dir, "pid"), "--tmpdir=" + m.dir,
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(m.Port), "--skip-name-resolve", "--max-connections=300",
-		"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=32M", "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
+		"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=" + redoSize, "--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON",
 		"--performance-schema=OFF", "--key-buffer-size=1M", "--aria-pagecache-buffer-size=1M", "--thread-cache-size=16"}
 	args = append(append(args, m.args...), more...)
 	before := len(m.Log())

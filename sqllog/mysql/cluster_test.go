@@ -11,6 +11,7 @@ import (
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
@@ -31,10 +32,10 @@ func nodes(t *testing.T, n int, o mysql.Options, engine headwater.Options) []*he
 }
 
 // proxied returns a server of the test's own behind a proxy, and options that lead through it.
-func proxied(t testing.TB) (*dbtest.Proxy, *dbtest.MariaDB, mysql.Options) {
+func proxied(t testing.TB) (*proxy.Proxy, *dbtest.MariaDB, mysql.Options) {
 	t.Helper()
 	m := dbtest.NewMariaDB(t)
-	x := dbtest.NewProxy(t, m.Addr())
+	x := proxy.New(t, proxy.MySQL, m.Addr())
 	o := on(m)
 	o.DSN = strings.Replace(o.DSN, m.Addr(), x.Addr(), 1)
 	return x, m, o
@@ -59,10 +60,12 @@ func TestAmbiguousAppend(t *testing.T) {
 		}
 	}
 
+	insert := "INSERT INTO " + o.Prefix + "_log"
+
 	// The server has committed, then the connection breaks before the answer is through.
-	trap := x.Set(&dbtest.Trap{Marker: []byte("answer lost"), Mute: true, Cut: true})
+	trap := x.Add(proxy.LoseAnswer(insert))
 	unknown(l.Append(t.Context(), 1, []byte("answer lost")))
-	<-trap.Answered
+	<-trap.Answered()
 	if got := payloadOf(1); got != "answer lost" {
 		t.Errorf("row 1 is %q", got)
 	}
@@ -72,23 +75,25 @@ func TestAmbiguousAppend(t *testing.T) {
 	mustAppend(t, l, 2, "next")
 
 	// The server gets the statement long after the writer gave it up, and after somebody else took the slot: it loses.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("held back"), Mute: true, Hold: make(chan struct{})})
-	unknown(l.Append(t.Context(), 3, []byte("held back"))) // by the statement timeout
+	held := proxy.NewGate()
+	x.Add(proxy.HoldStatement(insert, held))
+	unknown(l.Append(t.Context(), 3, []byte("held"))) // by the statement timeout
 	mustAppend(t, l, 3, "somebody else's")
 	mustAppend(t, l, 4, "next")
-	close(trap.Hold)
-	<-trap.Answered
+	links := x.Open()
+	held.Open()
+	poll(t, "the connection to close", func() bool { return x.Open() < links })
 	if got := payloadOf(3); got != "somebody else's" {
 		t.Errorf("row 3 became %q", got)
 	}
 
 	// The same, but nobody took the slot: the row arrives when nobody expects it, and is seen.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("late"), Mute: true, Hold: make(chan struct{})})
+	held = proxy.NewGate()
+	x.Add(proxy.AbandonStatement(insert, held))
 	unknown(l.Append(t.Context(), 5, []byte("late")))
 	waited := make(chan error, 1)
 	go func() { waited <- l.Wait(t.Context(), 4) }()
-	close(trap.Hold)
-	<-trap.Answered
+	held.Open()
 	if err := <-waited; err != nil {
 		t.Errorf("wait for the late row: %v", err)
 	}
@@ -100,15 +105,16 @@ func TestAmbiguousAppend(t *testing.T) {
 	}
 
 	// The caller gives up sooner than the answer comes. The statement goes on, and so does the connection.
-	trap = x.Set(&dbtest.Trap{Marker: []byte("impatient"), Hold: make(chan struct{})})
+	held = proxy.NewGate()
+	trap = x.Add(proxy.HoldAnswer(insert, held))
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-trap.Sprung; cancel() }()
+	go func() { <-trap.Sprung(); cancel() }()
 	err := l.Append(ctx, 6, []byte("impatient"))
 	unknown(err)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v, want it to say that the context ended", err)
 	}
-	close(trap.Hold)
+	held.Open()
 	mustAppend(t, l, 7, "next") // waits for it
 	if got := payloadOf(6); got != "impatient" {
 		t.Errorf("row 6 is %q", got)
@@ -193,33 +199,35 @@ func TestBadNetwork(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	clustertest.Run(t, stores, 6, 5*time.Second, func() {
-		var held []chan struct{}
+		var held []*proxy.Gate
+		gate := func() *proxy.Gate {
+			held = append(held, proxy.NewGate())
+			return held[len(held)-1]
+		}
+		insert := "INSERT INTO " + o.Prefix + "_log"
 		for range clustertest.Rounds(t, 30) {
 			clustertest.Await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
-			// Every row holds the client's name, and nothing else that is sent does.
-			trap := &dbtest.Trap{Marker: []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(1 + r.IntN(6))}}
-			switch r.IntN(6) {
-			case 0:
-				trap.Mute, trap.Cut = true, true // committed, answer lost
-			case 1:
-				trap.Mute = true // committed, no answer comes
-			case 2:
-				trap.Cut = true // broken while it is on its way
-			case 3, 4:
-				trap.Hold, trap.Mute = make(chan struct{}), r.IntN(2) == 0 // commits when it was long given up, or a bit late
-				held = append(held, trap.Hold)
-			case 5:
+			switch r.IntN(7) {
+			case 0, 1: // committed, answer lost
+				x.Add(proxy.LoseAnswer(insert))
+			case 2: // broken while it is on its way
+				x.Add(proxy.LoseStatement(insert))
+			case 3: // commits when it was long given up, or a bit late
+				x.Add(proxy.HoldStatement(insert, gate()))
+			case 4:
+				x.Add(proxy.AbandonStatement(insert, gate()))
+			case 5: // committed, and the answer comes late
+				x.Add(proxy.HoldAnswer(insert, gate()))
+			case 6:
 				x.Cut()
-				continue
 			}
-			x.Set(trap)
 			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
-				close(held[0])
+				held[0].Open()
 				held = held[1:]
 			}
 		}
 		for _, h := range held {
-			close(h)
+			h.Open()
 		}
 		clustertest.Await(t, stores[0], 5)
 	})
