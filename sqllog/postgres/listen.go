@@ -9,6 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// The first and the longest pause before the listener tries again.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+)
+
 // How rows are told. One notification for each row inside its transaction would queue all commits of the database behind
 // one lock, so the appender only says that there is something to tell, and a goroutine tells it: the first at once, the
 // next ones together, no sooner than notifyPause later. A notification that is lost costs the slowest poll interval.

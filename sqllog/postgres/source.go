@@ -3,13 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog"
 )
 
 // source is where connections come from.
@@ -37,7 +34,7 @@ type source interface {
 // direct opens connections by itself.
 type direct struct {
 	config *pgx.ConnConfig
-	gate   gate
+	gate   sqllog.Gate
 }
 
 func (d *direct) owned() bool    { return true }
@@ -46,7 +43,7 @@ func (d *direct) idle(n int) int { return n }
 func (d *direct) location() string { return describe(d.config) }
 
 func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
-	err = d.gate.pass(ctx, func() error {
+	err = d.gate.Pass(ctx, func() error {
 		raw, err := stdlib.GetConnector(*d.config.Copy(), stdlib.OptionShouldPing(neverPing)).Connect(ctx)
 		if err != nil {
 			return unveil(err)
@@ -58,7 +55,7 @@ func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
 }
 
 func (d *direct) dedicated(ctx context.Context) (c *pgx.Conn, err error) {
-	err = d.gate.pass(ctx, func() (err error) {
+	err = d.gate.Pass(ctx, func() (err error) {
 		c, err = pgx.ConnectConfig(ctx, d.config.Copy())
 		return unveil(err)
 	})
@@ -118,73 +115,6 @@ func prepareConfig(config *pgx.ConnConfig, o Options) *pgx.ConnConfig {
 		config.RuntimeParams["application_name"] = "headwater" // poolers know it
 	}
 	return config
-}
-
-// gate paces attempts to connect while they fail. All methods may be called at once.
-type gate struct {
-	turn chan struct{} // holds a value while somebody tries after a failure; made by the first use
-	once sync.Once
-
-	mu     sync.Mutex // guards the rest
-	pause  time.Duration
-	next   time.Time // no attempt before
-	reason error     // of the last failure; nil: the last attempt succeeded
-}
-
-// The first and the longest pause between two attempts.
-const (
-	firstPause   = 50 * time.Millisecond
-	longestPause = time.Second
-)
-
-// pass tries once: at once while all is well; after a failure when its turn has come and the pause is over.
-func (g *gate) pass(ctx context.Context, try func() error) error {
-	g.once.Do(func() { g.turn = make(chan struct{}, 1) })
-	if _, reason := g.closed(); reason != nil {
-		select {
-		case g.turn <- struct{}{}:
-			defer func() { <-g.turn }()
-		case <-ctx.Done():
-			return shut(reason, ctx.Err())
-		}
-		if wait, reason := g.closed(); reason != nil && wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return shut(reason, ctx.Err())
-			}
-		}
-	}
-	err := try()
-	if err == nil || ctx.Err() == nil { // an attempt that its caller broke off says nothing
-		g.tell(err)
-	}
-	return err
-}
-
-func shut(reason, end error) error {
-	return fmt.Errorf("%w: the last attempt to connect: %w; then %w", oplog.ErrUnavailable, reason, end)
-}
-
-// closed returns for how long nobody may try, and why; nil where the last attempt succeeded.
-func (g *gate) closed() (time.Duration, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return time.Until(g.next), g.reason
-}
-
-func (g *gate) tell(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.reason = err
-	if err == nil {
-		g.pause = 0
-		return
-	}
-	g.pause = min(max(2*g.pause, firstPause), longestPause)
-	g.next = time.Now().Add(g.pause + rand.N(g.pause/4)) // so that nodes do not come all at once
 }
 
 // borrowed takes connections from a pool of the program's.

@@ -1,5 +1,5 @@
-// Inside the package, because the gate is no part of its face.
-package postgres
+// Inside the package, because the pauses are no part of its face.
+package sqllog
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // it has been away for some, and come through at once when it is back. Field case 14.6.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
+		var g Gate
 		var mu sync.Mutex // guards attempts and back
 		var attempts []time.Duration
 		back := false
@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				for g.pass(t.Context(), try) != nil {
+				for g.Pass(t.Context(), try) != nil {
 				}
 			})
 		}
@@ -43,15 +43,15 @@ func TestGate(t *testing.T) {
 		away := len(attempts)
 		mu.Unlock()
 		wg.Wait()
-		if took := time.Since(start) - 5*time.Minute; took > 2*longestPause {
+		if took := time.Since(start) - 5*time.Minute; took > 2*longestGate {
 			t.Errorf("the first came through %v after the server was back", took)
 		}
 		if away > 5*60+10 {
 			t.Errorf("%d attempts in 5 minutes, want at most one a second", away)
 		}
 		for i := 20; i < away; i++ {
-			if attempts[i]-attempts[i-1] < longestPause {
-				t.Fatalf("attempts %v and %v are closer than %v", attempts[i-1], attempts[i], longestPause)
+			if attempts[i]-attempts[i-1] < longestGate {
+				t.Fatalf("attempts %v and %v are closer than %v", attempts[i-1], attempts[i], longestGate)
 			}
 		}
 	})
@@ -61,20 +61,20 @@ func TestGate(t *testing.T) {
 // caller closes nothing for the others.
 func TestGateGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
+		var g Gate
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_ = g.pass(ctx, func() error { return ctx.Err() })
+		_ = g.Pass(ctx, func() error { return ctx.Err() })
 		if _, reason := g.closed(); reason != nil {
 			t.Errorf("closed by a caller's end: %v", reason)
 		}
 		why := errors.New("connection refused")
 		for range 10 {
-			_ = g.pass(t.Context(), func() error { return why })
+			_ = g.Pass(t.Context(), func() error { return why })
 		}
 		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		err := g.pass(short, func() error { t.Error("tried too soon"); return nil })
+		err := g.Pass(short, func() error { t.Error("tried too soon"); return nil })
 		for _, want := range []error{why, oplog.ErrUnavailable, context.DeadlineExceeded} {
 			if !errors.Is(err, want) {
 				t.Errorf("%v does not say %v", err, want)
