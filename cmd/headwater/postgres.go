@@ -28,7 +28,7 @@ func openPostgres(ctx context.Context, address string, why purpose) (oplog.Log, 
 
 // postgresOptions takes the parameters of an address that are ours out of it.
 func postgresOptions(address string) (o postgres.Options, err error) {
-	rest, err := takeOurs(address, "docs/postgres.md", func(name, value string) error { return setPostgres(&o, name, value) })
+	rest, err := takeOurs(address, "docs/databases/postgresql.md", func(name, value string) error { return setPostgres(&o, name, value) })
 	o.DSN = "postgres:" + rest
 	return o, err
 }
