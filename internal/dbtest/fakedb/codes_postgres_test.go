@@ -36,42 +36,42 @@ func TestPostgresLog(t *testing.T) {
 // Aurora, Cloud SQL and the others share.
 var postgresCodes = []code{
 	// Rolled back, to be sent again.
-	{"CockroachDB", "40001", fakedb.Fault{}, nil}, // restart transaction
-	{"CockroachDB", "40001", fakedb.Fault{AtCommit: true}, nil},
-	{"YugabyteDB", "40001", fakedb.Fault{}, nil}, // conflicts with a transaction of higher priority
-	{"YugabyteDB", "40P01", fakedb.Fault{}, nil}, // deadlock
-	{"PostgreSQL", "55P03", fakedb.Fault{}, nil}, // a lock was not to be had
-	{"pooler", "26000", fakedb.Fault{}, nil},     // a statement was prepared in another session
-	{"YugabyteDB", "25P02", fakedb.Fault{}, nil}, // a session in a transaction that has failed
+	{"CockroachDB", "40001", fakedb.Fault{}, nil, false}, // restart transaction
+	{"CockroachDB", "40001", fakedb.Fault{AtCommit: true}, nil, false},
+	{"YugabyteDB", "40001", fakedb.Fault{}, nil, false}, // conflicts with a transaction of higher priority
+	{"YugabyteDB", "40P01", fakedb.Fault{}, nil, false}, // deadlock
+	{"PostgreSQL", "55P03", fakedb.Fault{}, nil, false}, // a lock was not to be had
+	{"pooler", "26000", fakedb.Fault{}, nil, false},     // a statement was prepared in another session
+	{"YugabyteDB", "25P02", fakedb.Fault{}, nil, false}, // a session in a transaction that has failed
 
 	// Nobody knows.
-	{"CockroachDB", "40003", fakedb.Fault{}, oplog.ErrUnknown}, // result is ambiguous
-	{"CockroachDB", "40003", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown},
-	{"CockroachDB", "57P01", fakedb.Fault{Fatal: true, AtCommit: true}, oplog.ErrUnknown}, // the node drains
-	{"CockroachDB", "57P01", fakedb.Fault{}, oplog.ErrUnknown},                            // and goes on talking
-	{"CockroachDB", "XXUUU", fakedb.Fault{}, oplog.ErrUnknown},                            // no code known, also for a command too large
-	{"CockroachDB", "XXA00", fakedb.Fault{}, oplog.ErrUnknown},                            // committed, but the schema was not changed
-	{"CockroachDB", "58C00", fakedb.Fault{}, oplog.ErrUnknown},                            // a range is unavailable
-	{"CockroachDB", "58C01", fakedb.Fault{}, oplog.ErrUnknown},                            // a connection between nodes failed
-	{"YugabyteDB", "XX000", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown},               // internal: a tablet timed out, and the like
-	{"YugabyteDB", "25P03", fakedb.Fault{Fatal: true}, oplog.ErrUnknown},
-	{"PostgreSQL", "08006", fakedb.Fault{}, oplog.ErrUnknown}, // connection_failure
-	{"PostgreSQL", "08007", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown},
-	{"pooler", "08P01", fakedb.Fault{Fatal: true}, oplog.ErrUnknown}, // the server ended the connection
-	{"PostgreSQL", "57014", fakedb.Fault{}, oplog.ErrUnknown},        // cancelled, perhaps while a standby was awaited
-	{"Aurora", "57P01", fakedb.Fault{Fatal: true}, oplog.ErrUnknown},
-	{"Cloud SQL", "57P02", fakedb.Fault{Fatal: true, AtCommit: true}, oplog.ErrUnknown}, // crash of another session
-	{"Aurora", "", fakedb.Fault{Close: true}, oplog.ErrUnknown},                         // failover: the end, without a word
-	{"a server of tomorrow", "ZZ123", fakedb.Fault{}, oplog.ErrUnknown},
+	{"CockroachDB", "40003", fakedb.Fault{}, oplog.ErrUnknown, true}, // result is ambiguous
+	{"CockroachDB", "40003", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown, false},
+	{"CockroachDB", "57P01", fakedb.Fault{Fatal: true, AtCommit: true}, oplog.ErrUnknown, true}, // the node drains
+	{"CockroachDB", "57P01", fakedb.Fault{}, oplog.ErrUnknown, false},                           // and goes on talking
+	{"CockroachDB", "XXUUU", fakedb.Fault{}, oplog.ErrUnknown, false},                           // no code known, also for a command too large
+	{"CockroachDB", "XXA00", fakedb.Fault{}, oplog.ErrUnknown, false},                           // committed, but the schema was not changed
+	{"CockroachDB", "58C00", fakedb.Fault{}, oplog.ErrUnknown, false},                           // a range is unavailable
+	{"CockroachDB", "58C01", fakedb.Fault{}, oplog.ErrUnknown, false},                           // a connection between nodes failed
+	{"YugabyteDB", "XX000", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown, false},              // internal: a tablet timed out, and the like
+	{"YugabyteDB", "25P03", fakedb.Fault{Fatal: true}, oplog.ErrUnknown, false},
+	{"PostgreSQL", "08006", fakedb.Fault{}, oplog.ErrUnknown, true}, // connection_failure
+	{"PostgreSQL", "08007", fakedb.Fault{AtCommit: true}, oplog.ErrUnknown, false},
+	{"pooler", "08P01", fakedb.Fault{Fatal: true}, oplog.ErrUnknown, false}, // the server ended the connection
+	{"PostgreSQL", "57014", fakedb.Fault{}, oplog.ErrUnknown, false},        // cancelled, perhaps while a standby was awaited
+	{"Aurora", "57P01", fakedb.Fault{Fatal: true}, oplog.ErrUnknown, false},
+	{"Cloud SQL", "57P02", fakedb.Fault{Fatal: true, AtCommit: true}, oplog.ErrUnknown, false}, // crash of another session
+	{"Aurora", "", fakedb.Fault{Close: true}, oplog.ErrUnknown, false},                         // failover: the end, without a word
+	{"a server of tomorrow", "ZZ123", fakedb.Fault{}, oplog.ErrUnknown, false},
 
 	// Not applied, for this reason.
-	{"PostgreSQL", "23505", fakedb.Fault{}, oplog.ErrConflict},
-	{"Aurora", "25006", fakedb.Fault{}, oplog.ErrReadOnly}, // still connected to what is a reader now
-	{"CockroachDB", "53200", fakedb.Fault{}, oplog.ErrUnavailable},
-	{"PostgreSQL", "53100", fakedb.Fault{}, oplog.ErrFull},
-	{"YugabyteDB", "54000", fakedb.Fault{}, oplog.ErrTooLarge},
-	{"PostgreSQL", "42501", fakedb.Fault{}, oplog.ErrDenied},
-	{"PostgreSQL", "XX001", fakedb.Fault{}, oplog.ErrCorrupt},
+	{"PostgreSQL", "23505", fakedb.Fault{}, oplog.ErrConflict, false},
+	{"Aurora", "25006", fakedb.Fault{}, oplog.ErrReadOnly, false}, // still connected to what is a reader now
+	{"CockroachDB", "53200", fakedb.Fault{}, oplog.ErrUnavailable, false},
+	{"PostgreSQL", "53100", fakedb.Fault{}, oplog.ErrFull, false},
+	{"YugabyteDB", "54000", fakedb.Fault{}, oplog.ErrTooLarge, false},
+	{"PostgreSQL", "42501", fakedb.Fault{}, oplog.ErrDenied, false},
+	{"PostgreSQL", "XX001", fakedb.Fault{}, oplog.ErrCorrupt, false},
 }
 
 func TestPostgresCodes(t *testing.T) {
@@ -114,8 +114,7 @@ func TestPostgresWarning(t *testing.T) {
 func TestPostgresNodes(t *testing.T) {
 	t.Parallel()
 	testNodes(t, fakedb.NewPostgres, openPostgres, []fakedb.Fault{
-		{Code: "40003"}, {Code: "40003", Commit: true}, {Code: "57P01", Fatal: true, AtCommit: true}, {Code: "57P01", Fatal: true, AtCommit: true, Commit: true},
-		{Code: "40001"}, {Code: "23505"}, {Close: true}, {Close: true, Commit: true},
+		{Code: "40003"}, {Code: "40003", Commit: true}, {Code: "57P01", Fatal: true, AtCommit: true, Commit: true}, {Code: "40001"},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 	"testing"
 
@@ -18,6 +19,8 @@ type code struct {
 	// want is the class: the sentinel that Append ends with. Nil: none, because the server has rolled the statement back
 	// and it is sent again. ErrUnknown is tried with and without the statement's having taken effect.
 	want error
+	// full: the run has the size of the field case also where the others are quick.
+	full bool
 }
 
 func (c code) name(effect bool) string {
@@ -48,7 +51,7 @@ func testCodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Serv
 			t.Run(c.name(effect), func(t *testing.T) {
 				f := c.fault
 				f.Text, f.Code, f.Every, f.Times, f.Commit = insert, c.number, 10, -1, effect
-				r := &run{server: start(t, fakedb.Options{}), open: open, want: c.want}
+				r := &run{server: start(t, fakedb.Options{}), open: open, want: c.want, appends: size(c.full)}
 				r.check(t, f)
 			})
 		}
@@ -57,9 +60,10 @@ func testCodes(t *testing.T, start func(testing.TB, fakedb.Options) *fakedb.Serv
 
 // run is two nodes that append to one log.
 type run struct {
-	server *fakedb.Server
-	open   func(testing.TB, string) oplog.Log
-	want   error
+	server  *fakedb.Server
+	open    func(testing.TB, string) oplog.Log
+	want    error
+	appends int
 
 	mu    sync.Mutex // guards the rest
 	seen  int        // errors of the class wanted
@@ -67,8 +71,16 @@ type run struct {
 	done  map[string]int64
 }
 
-// appends is the number of rows of a run: as many as the field case has.
+// appends is the number of rows that the field case has.
 const appends = 500
+
+// size is the number of rows of a run: quick, unless it is to be full, or HEADWATER_ROUNDS asks for full sizes.
+func size(full bool) int {
+	if full || os.Getenv("HEADWATER_ROUNDS") != "" {
+		return appends
+	}
+	return appends / 5
+}
 
 func (r *run) check(t *testing.T, f fakedb.Fault) {
 	first := r.open(t, r.server.Addr())
@@ -86,7 +98,7 @@ func (r *run) check(t *testing.T, f fakedb.Fault) {
 
 	hits := injected.Hits()
 	switch {
-	case hits < appends/10:
+	case hits < r.appends/10:
 		t.Errorf("%d answers with the code", hits)
 	case r.want == nil && r.seen > 0, r.want != nil && r.seen != hits && !errors.Is(r.want, oplog.ErrConflict):
 		t.Errorf("%d appends ended with %v, of %d answers with the code", r.seen, r.want, hits)
@@ -96,8 +108,8 @@ func (r *run) check(t *testing.T, f fakedb.Fault) {
 		t.Errorf("%d appends ended otherwise, the first with: %v", len(r.other), r.other[0])
 	}
 	rows := r.server.Tables().Rows("p")
-	if len(rows) != appends+1 || len(r.done) != appends {
-		t.Errorf("%d rows and %d acknowledged, want %d", len(rows)-1, len(r.done), appends)
+	if len(rows) != r.appends+1 || len(r.done) != r.appends {
+		t.Errorf("%d rows and %d acknowledged, want %d", len(rows)-1, len(r.done), r.appends)
 	}
 	at := map[string]int64{}
 	for idx, payload := range rows {
@@ -117,7 +129,7 @@ func (r *run) check(t *testing.T, f fakedb.Fault) {
 // nothing is there, and finds out by reading where the outcome is unknown.
 func (r *run) write(t *testing.T, l oplog.Log, name string) {
 	last := oplog.Index(0) // the newest row that this node knows
-	for i := range appends / 2 {
+	for i := range r.appends / 2 {
 		payload := fmt.Sprintf("%s %d", name, i)
 		for tries := 0; ; tries++ {
 			at := last + 1
