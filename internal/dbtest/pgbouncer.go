@@ -50,6 +50,12 @@ max_client_conn = 500
 		t.Fatalf("start the pooler: %v", err)
 	}
 	t.Cleanup(func() {
+		select {
+		case <-proc.exited:
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Errorf("the pooler ended by itself: %v: %s", proc.cmd.ProcessState, log[max(0, len(log)-2000):])
+		default:
+		}
 		_ = proc.cmd.Process.Kill()
 		<-proc.exited
 	})

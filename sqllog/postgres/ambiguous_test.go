@@ -108,6 +108,34 @@ func TestAmbiguousAppend(t *testing.T) {
 	}
 }
 
+// TestNoCancelRequests: a read that is given up asks nobody to cancel it: the next one needs one connection, and there is
+// no other.
+func TestNoCancelRequests(t *testing.T) {
+	t.Parallel()
+	x, _, o := proxied(t)
+	o.NoNotify = true
+	l := cluster(t, o, 3)
+	if _, err := l.Newest(t.Context()); err != nil { // now there is a connection besides the one that appends
+		t.Fatal(err)
+	}
+	held := proxy.NewGate()
+	trap := x.Add(proxy.HoldAnswer("SELECT idx, payload", held))
+	made, open := x.Accepted(), x.Open()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-trap.Sprung(); cancel() }()
+	if _, err := l.Read(ctx, 0, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("read: %v", err)
+	}
+	held.Open()
+	awaitCount(t, x.Open, open-1) // whatever its end brings with it has been
+	if _, err := l.Newest(t.Context()); err != nil {
+		t.Errorf("newest: %v", err)
+	}
+	if n := x.Accepted() - made; n > 1 {
+		t.Errorf("%d connections were made, want at most one", n)
+	}
+}
+
 // awaitCount asks again and again until the count is at most this.
 func awaitCount(t testing.TB, count func() int, most int) {
 	t.Helper()

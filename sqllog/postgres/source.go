@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,10 +45,12 @@ func (d *direct) location() string { return describe(d.config) }
 
 func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
 	err = d.gate.Pass(ctx, func() error {
-		raw, err := stdlib.GetConnector(*d.config.Copy(), stdlib.OptionShouldPing(neverPing)).Connect(ctx)
+		config, connected := uncancelling(d.config)
+		raw, err := stdlib.GetConnector(*config, stdlib.OptionShouldPing(neverPing)).Connect(ctx)
 		if err != nil {
 			return unveil(err)
 		}
+		connected()
 		c = raw.(*stdlib.Conn)
 		return nil
 	})
@@ -56,10 +59,30 @@ func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
 
 func (d *direct) dedicated(ctx context.Context) (c *pgx.Conn, err error) {
 	err = d.gate.Pass(ctx, func() (err error) {
-		c, err = pgx.ConnectConfig(ctx, d.config.Copy())
+		config, connected := uncancelling(d.config)
+		c, err = pgx.ConnectConfig(ctx, config)
+		connected()
 		return unveil(err)
 	})
 	return c, err
+}
+
+var errNoCancel = errors.New("statements are not cancelled on the server")
+
+// uncancelling returns a configuration for one connection, and what must be called when it is made. From then on the
+// driver's requests to cancel statements, each over another connection, go nowhere: our reads are short, the server's
+// statement timeout ends what is not, and PgBouncer 1.18 dies of such requests now and then.
+func uncancelling(config *pgx.ConnConfig) (c *pgx.ConnConfig, connected func()) {
+	c = config.Copy()
+	var made atomic.Bool
+	dial := c.DialFunc
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if made.Load() {
+			return nil, errNoCancel
+		}
+		return dial(ctx, network, address)
+	}
+	return c, func() { made.Store(true) }
 }
 
 // neverPing: a connection is tried before it is used again by conn.ResetSession, which gives up sooner.
