@@ -19,6 +19,7 @@ import (
 // demoOptions are the flags of demo.
 type demoOptions struct {
 	dir     string
+	dbs     []string // the writers take them in turn: one database, or the members of one cluster of databases
 	src     string
 	writers int
 	kills   int
@@ -42,6 +43,10 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("streamstore demo", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.dir, "dir", "", "work in this `directory` and keep it; by default a temporary one is made and removed")
+	f.Func("db", "keep the metadata here instead of in a SQLite file: `postgres://…` or mysql://…; given several times, the writers\ntake the addresses in turn", func(s string) error {
+		o.dbs = append(o.dbs, s)
+		return nil
+	})
 	f.StringVar(&o.src, "src", "", "the `directory` to store; by default the source tree of Go")
 	f.IntVar(&o.writers, "writers", 3, "how many writer processes")
 	f.IntVar(&o.kills, "kills", 12, "how often a writer is killed with -9")
@@ -79,7 +84,11 @@ func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 func (o demoOptions) place(node uint64) place {
-	return place{db: "sqlite:" + filepath.Join(o.dir, "headwater.db"), bucket: "file://" + filepath.Join(o.dir, "bucket"), node: node, ttl: o.ttl}
+	db := "sqlite:" + filepath.Join(o.dir, "headwater.db")
+	if n := uint64(len(o.dbs)); n > 0 {
+		db = o.dbs[node%n]
+	}
+	return place{db: db, bucket: "file://" + filepath.Join(o.dir, "bucket"), node: node, ttl: o.ttl}
 }
 
 // runDemo stores the tree while writers are killed, hands streams over between live nodes, compacts, reclaims, and then

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwaterdb/headwater/internal/dbtest"
 )
 
 // TestMain lets the test binary be the writer processes that the demo starts.
@@ -26,8 +28,28 @@ func TestMain(m *testing.M) {
 
 // TestEveryFileReadsBack stores a part of Go's source tree, and some files made for the purpose, through three writer
 // processes that are killed with -9, hands streams over, compacts, reclaims, and compares everything byte for byte. The
-// demo itself fails where an object leaked or a byte differs; the whole tree is `make demo`.
+// demo itself fails where an object leaked or a byte differs; the whole tree is `make demo`. It runs on every kind of
+// database that is installed; on Galera each writer uses another member.
 func TestEveryFileReadsBack(t *testing.T) {
+	src := sources(t)
+	t.Run("sqlite", func(t *testing.T) { readsBack(t, src) })
+	t.Run("postgres", func(t *testing.T) {
+		readsBack(t, src, dbtest.NewPostgres(t).DSN("postgres", "postgres"))
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		readsBack(t, src, dbtest.NewMariaDB(t).DSN("root"))
+	})
+	t.Run("galera", func(t *testing.T) {
+		var members []string
+		for _, m := range dbtest.NewGalera(t, 3).Members {
+			members = append(members, m.DSN("root"))
+		}
+		readsBack(t, src, members...)
+	})
+}
+
+// sources makes a directory to store.
+func sources(t *testing.T) string {
 	src := t.TempDir()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -46,7 +68,12 @@ func TestEveryFileReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := demoOptions{dir: t.TempDir(), src: src, writers: 3, kills: 4, seed: uint64(time.Now().UnixNano()),
+	return src
+}
+
+// readsBack runs the demo on a database, in a SQLite file where none is given.
+func readsBack(t *testing.T, src string, dbs ...string) {
+	o := demoOptions{dir: t.TempDir(), dbs: dbs, src: src, writers: 3, kills: 4, seed: uint64(time.Now().UnixNano()),
 		target: 64 << 10, ttl: 600 * time.Millisecond}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

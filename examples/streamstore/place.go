@@ -17,6 +17,8 @@ import (
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/examples/streamstore/store"
 	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/mysql"
+	"github.com/headwaterdb/headwater/sqllog/postgres"
 	"github.com/headwaterdb/headwater/sqllog/sqlite"
 )
 
@@ -30,7 +32,7 @@ type place struct {
 func (p *place) flags(name string, stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("streamstore "+name, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&p.db, "db", "sqlite:streamstore.db", "the Headwater database: `sqlite:PATH`")
+	f.StringVar(&p.db, "db", "sqlite:streamstore.db", "the Headwater database: `sqlite:PATH`, postgres://… or mysql://…")
 	f.StringVar(&p.bucket, "bucket", "file://streamstore-bucket", "the bucket's `URL`; a directory is made where it is missing")
 	f.Uint64Var(&p.node, "node", 1000, "the `id` under which this process joins the cluster")
 	f.DurationVar(&p.ttl, "ttl", 3*time.Second, "how long a node's sign of life may stand still before a peer takes over")
@@ -46,11 +48,7 @@ type opened struct {
 
 // open opens database and bucket; it makes them where create is set and they are missing.
 func (p *place) open(ctx context.Context, create bool) (*opened, error) {
-	path, ok := strings.CutPrefix(p.db, "sqlite:")
-	if !ok {
-		return nil, fmt.Errorf("--db %q: only sqlite:PATH is known here", p.db)
-	}
-	log, err := sqlite.Open(ctx, sqlite.Options{Path: path, MustExist: !create})
+	log, err := openLog(ctx, p.db, create)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +72,20 @@ func (p *place) open(ctx context.Context, create bool) (*opened, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// openLog opens the log in the database that db names. Without create it must hold a cluster.
+func openLog(ctx context.Context, db string, create bool) (oplog.Log, error) {
+	scheme, rest, _ := strings.Cut(db, ":")
+	switch scheme {
+	case "sqlite":
+		return sqlite.Open(ctx, sqlite.Options{Path: rest, MustExist: !create})
+	case "postgres", "postgresql":
+		return postgres.Open(ctx, postgres.Options{DSN: db, MustExist: !create})
+	case "mysql":
+		return mysql.Open(ctx, mysql.Options{DSN: db, MustExist: !create})
+	}
+	return nil, fmt.Errorf("--db takes sqlite:PATH, postgres://… or mysql://…, not %q", scheme) // the rest may hold a password
 }
 
 // openBucket opens a bucket by URL. The URL of a directory may be relative; the directory is made where it is missing.
