@@ -47,6 +47,8 @@ func setMySQL(o *mysql.Options, name, value string) (err error) {
 		o.MaxConnections, err = strconv.Atoi(value)
 	case "require_durable":
 		o.RequireDurable, err = strconv.ParseBool(value)
+	case "tidb_pessimistic":
+		o.TiDBPessimistic, err = strconv.ParseBool(value)
 	default:
 		err = fmt.Errorf("no parameter %s", name)
 	}

@@ -166,9 +166,10 @@ var verdicts = map[uint16]sqllog.Verdict{
 	9001: uncertain, // PD timed out
 	9002: uncertain, // TiKV timed out
 	9003: uncertain, // TiKV busy
-	9004: tryAgain,  // too many conflicts
+	9004: uncertain, // too many conflicts; its page does not say that it was rolled back
 	9005: uncertain, // region unavailable
 	9007: tryAgain,  // write conflict in TiKV
+	9500: tooLarge,  // transaction too large
 }
 
 // notSent is the error of a statement that never reached the server, so it has not been applied for certain. It hides

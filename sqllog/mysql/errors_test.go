@@ -18,16 +18,16 @@ import (
 
 // classes are the error numbers by what they mean: error, tried again, connection dropped.
 var classes = map[sqllog.Verdict][]uint16{
-	{Err: oplog.ErrUnavailable, Retry: true}:             {1213, 1020, 1206, 1412, 1637, 3101, 3572, 8002, 8005, 8022, 8028, 9004, 9007},
+	{Err: oplog.ErrUnavailable, Retry: true}:             {1213, 1020, 1206, 1412, 1637, 3101, 3572, 8002, 8005, 8022, 8028, 9007},
 	{Err: oplog.ErrUnavailable, Retry: true, Drop: true}: {1205, 1615, 1243, 1047, 8027},
 	{Err: oplog.ErrConflict}:                             {1062, 1586, 1022},
 	{Err: oplog.ErrUnknown, Drop: true}: {1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 1180, 1026, 1030, 1105, 3100, 1158, 1159,
-		1160, 1161, 1152, 1184, 4031, 8501, 9001, 9002, 9003, 9005},
+		1160, 1161, 1152, 1184, 4031, 8501, 9001, 9002, 9003, 9004, 9005},
 	{Err: oplog.ErrUnavailable, Drop: true}: {1040, 1203, 1226, 1129, 1135, 1042, 1043, 1461},
 	{Err: oplog.ErrUnavailable}:             {1223, 1037, 1038, 1041, 1192, 8001, 8020},
 	{Err: oplog.ErrFull}:                    {1021, 1114},
 	{Err: oplog.ErrTooLarge, Drop: true}:    {1153},
-	{Err: oplog.ErrTooLarge}:                {1162, 1301, 1406, 1118, 1197, 1705, 8004, 8025},
+	{Err: oplog.ErrTooLarge}:                {1162, 1301, 1406, 1118, 1197, 1705, 8004, 8025, 9500},
 	{Err: oplog.ErrReadOnly, Drop: true}:    {1290, 1792, 1836, 1874, 1036},
 	{Err: oplog.ErrDenied, Drop: true}:      {1044, 1045, 1130, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 3118, 3159, 4151},
 	{Err: oplog.ErrNoCluster, Drop: true}:   {1046, 1049, 1146, 1051},

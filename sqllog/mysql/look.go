@@ -75,6 +75,8 @@ func (l look) fit(o Options) error {
 		return fmt.Errorf("the server is not in strict mode (sql_mode has neither STRICT_TRANS_TABLES nor STRICT_ALL_TABLES), so values may be cut short: %w", oplog.ErrSettings)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
 		return fmt.Errorf("sql_mode has EMPTY_STRING_IS_NULL, which changes values: %w", oplog.ErrSettings)
+	case l.tidb() && !o.ReadOnly && !o.TiDBPessimistic:
+		return fmt.Errorf("TiDB runs a statement that commits by itself optimistically, so that an append and a truncation may not exclude each other: set pessimistic-txn.pessimistic-auto-commit = true on every server, and say so with the option TiDBPessimistic (headwater_tidb_pessimistic=true): %w", oplog.ErrSettings)
 	case on(l.values["log_bin"]) && l.values["binlog_format"] == "STATEMENT":
 		return fmt.Errorf("binlog_format is STATEMENT, with which the server refuses statements at READ COMMITTED: set ROW or MIXED: %w", oplog.ErrSettings)
 	case l.has("sql_log_bin") && !on(l.values["sql_log_bin"]) && on(l.values["log_bin"]):
@@ -82,7 +84,7 @@ func (l look) fit(o Options) error {
 	case l.provider() && !on(l.values["wsrep_on"]):
 		return fmt.Errorf("wsrep_on is off on a member of a Galera cluster, so rows would not reach the others: %w", oplog.ErrSettings)
 	case l.packet() < 64<<10:
-		return fmt.Errorf("max_allowed_packet is %s: 128 KiB or more are needed: %w", l.values["max_allowed_packet"], oplog.ErrSettings)
+		return fmt.Errorf("max_allowed_packet is %s: 64 KiB or more are needed: %w", l.values["max_allowed_packet"], oplog.ErrSettings)
 	}
 	if w := l.weak(); o.RequireDurable && !o.ReadOnly && len(w) > 0 {
 		return fmt.Errorf("%s: %w", strings.Join(w, "; "), oplog.ErrSettings)
@@ -97,6 +99,8 @@ func (l look) provider() bool {
 	p := l.values["wsrep_provider"]
 	return p != "" && p != "none"
 }
+
+func (l look) tidb() bool { return strings.Contains(l.version, "TiDB") }
 
 func (l look) galera() bool { return l.provider() && on(l.values["wsrep_on"]) }
 
@@ -177,7 +181,7 @@ func (l look) backend() string {
 		name = "mariadb galera "
 	case strings.Contains(l.version, "MariaDB"):
 		name = "mariadb "
-	case strings.Contains(l.version, "TiDB"):
+	case l.tidb():
 		name = "tidb "
 	}
 	return name + l.version

@@ -67,6 +67,10 @@ type Options struct {
 	// RequireDurable refuses a server that may lose acknowledged rows in a crash (innodb_flush_log_at_trx_commit other
 	// than 1, innodb_flush_method nosync), of which Info only warns otherwise.
 	RequireDurable bool
+	// TiDBPessimistic is your word that every TiDB server has pessimistic-txn.pessimistic-auto-commit = true, which the
+	// log cannot read there. Without it an append and a truncation may not exclude each other, so TiDB is refused
+	// (oplog.ErrSettings) unless the log is opened for reading.
+	TiDBPessimistic bool
 }
 
 // The defaults of Options.

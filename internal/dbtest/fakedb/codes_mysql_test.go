@@ -1,6 +1,8 @@
 package fakedb_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/headwaterdb/headwater/internal/dbtest/fakedb"
@@ -11,7 +13,7 @@ import (
 
 func openMySQL(t testing.TB, address string) oplog.Log {
 	t.Helper()
-	l, err := mysql.Open(t.Context(), mysql.Options{DSN: "mysql://u:p@" + address + "/d", Prefix: "p"})
+	l, err := mysql.Open(t.Context(), mysql.Options{DSN: "mysql://u:p@" + address + "/d", Prefix: "p", TiDBPessimistic: true})
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -99,4 +101,32 @@ func TestMySQLReads(t *testing.T) {
 	s := fakedb.NewMySQL(t, fakedb.Options{})
 	testReads(t, s, openMySQL(t, s.Addr()), []fakedb.Fault{{Code: "1213"}, {Code: "9005"}, {Code: "1105"}, {Code: "1053", Close: true},
 		{Close: true}})
+}
+
+// TestTiDBNeedsAWord opens logs on what says that it is TiDB. Its autocommit statements are optimistic by default, so that
+// an append and a truncation may not exclude each other: without the operator's word nothing is written there.
+func TestTiDBNeedsAWord(t *testing.T) {
+	t.Parallel()
+	s := fakedb.NewMySQL(t, fakedb.Options{Version: "8.0.11-TiDB-v8.5.0"})
+	o := mysql.Options{DSN: "mysql://u:p@" + s.Addr() + "/d", Prefix: "p"}
+	if l, err := mysql.Open(t.Context(), o); !errors.Is(err, oplog.ErrSettings) || !strings.Contains(err.Error(), "pessimistic-auto-commit") {
+		if err == nil {
+			l.Close()
+		}
+		t.Errorf("TiDB without a word ends in %v, want a refusal that names the setting", err)
+	}
+	o.TiDBPessimistic = true
+	l, err := mysql.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Init(t.Context(), []byte("genesis")); err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	o.TiDBPessimistic, o.ReadOnly = false, true
+	if l, err = mysql.Open(t.Context(), o); err != nil {
+		t.Fatalf("for reading: %v", err)
+	}
+	l.Close()
 }
