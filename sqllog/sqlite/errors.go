@@ -109,5 +109,7 @@ func cannotOpen(path string) sqllog.Verdict {
 	if v := access(dir, true); v.Err != nil { // the -wal and -shm files cannot be made
 		return v
 	}
-	return moved
+	// Nothing stands in the way. Whoever closes the file last deletes the -wal and -shm files, and another one that opens
+	// it in that moment is told this.
+	return sqllog.Verdict{Err: oplog.ErrUnavailable, Retry: true, Drop: true}
 }
