@@ -139,11 +139,16 @@ var mariaTemplate = sync.OnceValues(func() (string, error) {
 const redoSize = "32M"
 
 // newMariaDB makes the files of a server that does not run yet.
-func newMariaDB(bins mariaBins) (m *MariaDB, err error) {
+func newMariaDB(bins mariaBins) (*MariaDB, error) {
 	template, err := mariaTemplate()
 	if err != nil {
 		return nil, err
 	}
+	return copyMariaDB(bins, template)
+}
+
+// copyMariaDB makes the files of a server that begins with the data of template.
+func copyMariaDB(bins mariaBins, template string) (m *MariaDB, err error) {
 	m = &MariaDB{bins: bins}
 	if m.account, err = unprivileged("mysql"); err != nil {
 		return nil, err
@@ -232,12 +237,19 @@ func (m *MariaDB) Kill(t testing.TB) { t.Helper(); m.end(t, syscall.SIGKILL) }
 func (m *MariaDB) end(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	m.send(t, s)
+	if err := m.ended(); err != nil {
+		t.Fatalf("%v after %v", err, s)
+	}
+}
+
+func (m *MariaDB) ended() error {
 	select {
 	case <-m.process.exited:
+		m.process = nil
+		return nil
 	case <-time.After(patience):
-		t.Fatalf("the server did not end after %v", s)
+		return errors.New("the server did not end")
 	}
-	m.process = nil
 }
 
 // Pause stops the server (SIGSTOP): connections stay and nothing answers. Resume lets it go on.

@@ -21,8 +21,10 @@ import (
 type session struct {
 	source source
 	o      Options
+	texts  sqllog.Statements
 	db     *sql.DB      // made of this connector
 	age    atomic.Int64 // of the network: connections from an earlier one are not used again
+	galera atomic.Bool  // the last connection led to a member of a Galera cluster
 }
 
 // firstPage is how many rows a reading statement asks for at first. The driver has to read a result to its end before
@@ -30,7 +32,30 @@ type session struct {
 const firstPage = 16
 
 func (s *session) dialect() sqllog.Dialect {
-	return sqllog.Dialect{Statements: statements(s.o.Prefix), CreateTables: s.createTables, Classify: classify, Page: firstPage}
+	return sqllog.Dialect{Statements: s.texts, CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Page: firstPage}
+}
+
+// appendRow executes the append. On a member of a Galera cluster that has not applied row at-1 yet, an append that its
+// caller may well make finds no predecessor. So one that inserted nothing there waits, by a reading statement, until all
+// that was committed before is there, and is made again if row at-1 is the newest then.
+func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, payload []byte) (int64, error) {
+	st := &s.texts
+	insert := func() (int64, error) {
+		res, err := sc.ExecContext(ctx, st.Append.Text, int64(at), payload, int64(at)-1, int64(at)-1)
+		if err != nil {
+			return 0, err
+		}
+		return res.RowsAffected()
+	}
+	n, err := insert()
+	if err != nil || n > 0 || !s.galera.Load() {
+		return n, err
+	}
+	var newest sql.NullInt64
+	if err := sc.QueryRowContext(ctx, st.Newest.Text).Scan(&newest); err != nil || !newest.Valid || newest.Int64 != int64(at)-1 {
+		return 0, nil // nothing was inserted, whatever has become of the look
+	}
+	return insert()
 }
 
 // Driver is driver.Connector's.
@@ -43,6 +68,7 @@ func (s *session) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.galera.Store(l.galera())
 	return &conn{raw: raw, session: s, age: age, found: l, prepared: map[string]driver.Stmt{}}, nil
 }
 

@@ -157,7 +157,7 @@ func OpenPool(ctx context.Context, pool *sql.DB, o Options) (oplog.Log, error) {
 }
 
 func open(ctx context.Context, o Options, src source) (oplog.Log, error) {
-	s := &session{source: src, o: o}
+	s := &session{source: src, o: o, texts: statements(o.Prefix)}
 	s.db = sql.OpenDB(s)
 	s.db.SetMaxOpenConns(o.MaxConnections)
 	s.db.SetMaxIdleConns(src.idle(o.MaxConnections))
