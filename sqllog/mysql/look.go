@@ -83,7 +83,7 @@ func (l look) fit(o Options) error {
 		return fmt.Errorf("sql_log_bin is off, so rows would not reach the replicas: %w", oplog.ErrSettings)
 	case l.provider() && !on(l.values["wsrep_on"]):
 		return fmt.Errorf("wsrep_on is off on a member of a Galera cluster, so rows would not reach the others: %w", oplog.ErrSettings)
-	case l.packet() < 64<<10:
+	case l.packet()+packetMargin < 64<<10:
 		return fmt.Errorf("max_allowed_packet is %s: 64 KiB or more are needed: %w", l.values["max_allowed_packet"], oplog.ErrSettings)
 	}
 	if w := l.weak(); o.RequireDurable && !o.ReadOnly && len(w) > 0 {

@@ -176,7 +176,7 @@ func TestSettings(t *testing.T) {
 		{"sql_mode", "'NO_ENGINE_SUBSTITUTION'", "'STRICT_TRANS_TABLES'"},
 		{"sql_mode", "'STRICT_ALL_TABLES,EMPTY_STRING_IS_NULL'", "'STRICT_ALL_TABLES'"},
 		{"binlog_format", "STATEMENT", "MIXED"},
-		{"max_allowed_packet", "65536", "1048576"},
+		{"max_allowed_packet", "32768", "1048576"},
 	} {
 		mustExec(t, root, "SET GLOBAL "+refused.variable+" = "+refused.bad)
 		if _, err := mysql.Open(t.Context(), o); !errors.Is(err, oplog.ErrSettings) || !strings.Contains(err.Error(), refused.variable) {
