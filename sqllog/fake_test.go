@@ -75,8 +75,13 @@ type fakeRows struct {
 	err  error
 }
 
-func (r *fakeRows) Columns() []string { return make([]string, max(1, len(r.rows[0]))) }
-func (r *fakeRows) Close() error      { return nil }
+func (r *fakeRows) Columns() []string {
+	if len(r.rows) == 0 {
+		return make([]string, 1)
+	}
+	return make([]string, max(1, len(r.rows[0])))
+}
+func (r *fakeRows) Close() error { return nil }
 func (r *fakeRows) Next(dest []driver.Value) error {
 	if len(r.rows) > 0 {
 		copy(dest, r.rows[0])

@@ -174,6 +174,51 @@ func TestReadBrokenOff(t *testing.T) {
 	}
 }
 
+// TestReadPages: where the dialect asks for pages, a read goes on while pages are full and fit, and is nothing where one
+// of them broke off.
+func TestReadPages(t *testing.T) {
+	broken := errors.New("connection reset")
+	for name, c := range map[string]struct {
+		second     *fakeRows
+		maxBytes   int
+		rows, asks int
+		err        error
+	}{
+		"a full page and a rest":  {&fakeRows{rows: fakePage(5, 3)}, 1 << 20, 7, 2, nil},
+		"a full page that fills":  {&fakeRows{rows: fakePage(5, 16)}, 400, 4, 2, nil}, // the second look finds that nothing more fits
+		"less than a page":        {nil, 350, 3, 1, nil},
+		"a page that broke off":   {&fakeRows{rows: fakePage(5, 2), err: broken}, 1 << 20, 0, 2, oplog.ErrUnavailable},
+		"a full page and nothing": {&fakeRows{rows: fakePage(5, 0)}, 1 << 20, 4, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pages := []*fakeRows{{rows: fakePage(1, 4)}, c.second}
+			asks := 0
+			f := &fake{query: func(context.Context, string) (*fakeRows, error) {
+				asks++
+				return pages[asks-1], nil
+			}}
+			rows, err := newLog(t, f, func(c *sqllog.Config) { c.Dialect.Page = 4 }).Read(t.Context(), 0, c.maxBytes)
+			if len(rows) != c.rows || asks != c.asks || !errors.Is(err, c.err) {
+				t.Errorf("%d rows by %d statements, %v; want %d by %d, %v", len(rows), asks, err, c.rows, c.asks, c.err)
+			}
+			for i, r := range rows {
+				if r.Index != oplog.Index(i+1) {
+					t.Errorf("row %d is at %d", i+1, r.Index)
+				}
+			}
+		})
+	}
+}
+
+// fakePage is n rows of 100 bytes from an index on.
+func fakePage(from, n int) [][]driver.Value {
+	rows := [][]driver.Value{}
+	for i := range n {
+		rows = append(rows, []driver.Value{int64(from + i), make([]byte, 100)})
+	}
+	return rows
+}
+
 // TestReadHoldsOneRowMore: the byte budget stops the reading, not only the answer. Field case 06.5.
 func TestReadHoldsOneRowMore(t *testing.T) {
 	result := &fakeRows{}
