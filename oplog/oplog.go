@@ -11,6 +11,7 @@ package oplog
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Index is the position of a row in the log. Row 0 is the genesis row, written by Init.
@@ -77,6 +78,9 @@ type Log interface {
 	// again (Truncate keeps the newest row). ErrConflict: the slot was taken or its predecessor is not there.
 	// Whoever appends must have seen row at-1. When ctx ends the statement is not cancelled on the server;
 	// the outcome is then unknown. The payload is not kept after the call returns, unless the outcome is unknown.
+	// Where the database may show a row before everything that is to keep it has it, an append that does not succeed and
+	// may have left such a row ends in ErrNotDurable. While an append is under way its row may be readable already; it is
+	// durable only once the append has succeeded.
 	Append(ctx context.Context, at Index, payload []byte) error
 
 	// Read returns rows with an index above after (all rows, row 0 too, for Beginning), in ascending order, as many as are there and fit into
@@ -144,6 +148,9 @@ var (
 	ErrConflict = errors.New("lost the race for the slot")
 	// ErrUnknown: the statement may or may not have taken effect, and may still.
 	ErrUnknown = errors.New("outcome unknown")
+	// ErrNotDurable is an ErrUnknown that reading the row does not settle: should it be there, then perhaps only on a
+	// server whose synchronous standby does not have it, and it goes when that standby is promoted.
+	ErrNotDurable = fmt.Errorf("%w: not known to be durable", ErrUnknown)
 	// ErrUnavailable: the database cannot be reached or is busy; nothing was applied. Try again later.
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrFull: there is no room left to store anything. Nothing was applied.

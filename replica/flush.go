@@ -22,7 +22,9 @@ import (
 //     took effect. A statement that arrives late therefore meets its slot taken, or its predecessor truncated.
 //  4. The flusher never answers that something was applied. It hands the acknowledged row over and forgets it; the
 //     tailer applies it when it is the next one, publishes, and answers. So it makes no difference whether an
-//     acknowledgement arrived, got lost and the row was read from the log instead, or a snapshot jumped over it.
+//     acknowledgement arrived, got lost and the row was read from the log instead, or a snapshot jumped over it. Only
+//     while the append is under way does an answer wait for its end, because that may say that the row may yet go (a
+//     synchronous standby does not have it): its waiters are then told that the outcome is unknown.
 //  5. Whether a batch's slot was seen and whether the batch was answered are read under one lock, in which the tailer
 //     changed both: a slot that was seen and a batch that was not answered means that the row is another's.
 //
@@ -118,7 +120,7 @@ func (r *Replica[S, R]) appended(step *flushStep, b *batch[R], row ownRow, err e
 		r.table.landed(b, row)
 		r.o.Events.appended(b.slot, len(row.row.Commands), row.bytes, took)
 	case verdictUnsure:
-		r.table.unsure(b)
+		r.table.unsure(b, err)
 		r.o.Events.retry("append", err, step.until.Sub(now))
 	case verdictLost:
 		r.table.requeue(b)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -51,6 +52,8 @@ type batch[R any] struct {
 	doubted  bool     // an append of it ended without saying what it did
 	jumped   bool     // an install went past its slot while an append of it was under way
 	recall   bool     // and that append may have landed: the tailer is to ask the state
+	shaky    bool     // an append of it ended in oplog.ErrNotDurable: that its row is there is no success
+	read     []R      // the results of its row, which was read while an append of it was under way; not nil then
 }
 
 // ownRow is a row of ours that the database has acknowledged, on its way from the flusher to the tailer.
@@ -275,17 +278,40 @@ func (t *table[R]) ask(slot oplog.Index) {
 func (t *table[R]) landed(b *batch[R], row ownRow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asking, b.recall = 0, b.jumped
+	t.asking, b.recall, b.shaky = 0, b.jumped, false
+	t.deliver(b)
 	t.handed = append(t.handed, row)
 	t.status.Newest = max(t.status.Newest, row.row.Index)
 }
 
 // unsure notes that an append ended without saying what became of it.
-func (t *table[R]) unsure(b *batch[R]) {
+func (t *table[R]) unsure(b *batch[R], err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking, t.nudged = 0, true
 	b.doubted, b.recall = true, b.jumped
+	b.shaky = b.shaky || errors.Is(err, oplog.ErrNotDurable)
+	t.deliver(b)
+}
+
+// deliver answers the waiters of b, if its row was read while the append was under way that has ended now.
+func (t *table[R]) deliver(b *batch[R]) {
+	if b.read != nil && !b.resolved {
+		t.answerRow(b, b.read)
+	}
+}
+
+// answerRow answers the waiters of b, whose row was applied with these results. The row is in the log of the server that
+// was read; where that is not enough for a success the waiters are not told of one.
+func (t *table[R]) answerRow(b *batch[R], results []R) {
+	t.forget(b)
+	for i, e := range b.entries {
+		res := Result[R]{Index: b.slot, Position: i, Value: results[i]}
+		if b.shaky {
+			res = Result[R]{Err: fmt.Errorf("%w: row %d: %w", ErrUnknown, b.slot, oplog.ErrNotDurable)}
+		}
+		t.answer(e, res)
+	}
 }
 
 // requeue puts what is still wanted of b back to the front: b is known not to have taken effect, for ever.
@@ -293,6 +319,7 @@ func (t *table[R]) requeue(b *batch[R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking, t.nudged = 0, true
+	t.deliver(b)
 	if b.resolved {
 		return
 	}
@@ -317,6 +344,7 @@ func (t *table[R]) fail(b *batch[R], err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking = 0
+	t.deliver(b)
 	if b.resolved {
 		return
 	}

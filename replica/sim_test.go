@@ -70,6 +70,11 @@ var simErrors = []error{oplog.ErrUnavailable, oplog.ErrUnknown, oplog.ErrConflic
 func (l simLog) Append(ctx context.Context, at oplog.Index, payload []byte) error {
 	switch dice := l.w.dice.IntN(100); {
 	case l.w.calm:
+	case dice < 4: // done, but perhaps not for good
+		if l.w.append(ctx, l.Log, at, payload) == nil {
+			l.w.hollow[at] = true
+		}
+		return oplog.ErrNotDurable
 	case dice < 8: // done, and the answer lost
 		l.w.append(ctx, l.Log, at, payload)
 		return oplog.ErrUnknown
@@ -127,6 +132,7 @@ type simWorld struct {
 	nodes   []*simNode
 	late    []func()
 	history map[oplog.Index][]byte // every row that was ever there
+	hollow  map[oplog.Index]bool   // rows whose append ended in oplog.ErrNotDurable
 	calls   []*simCall
 	words   uint64
 	calm    bool // nothing goes wrong any more
@@ -300,6 +306,8 @@ func (w *simWorld) check() {
 		switch {
 		case res.Err == nil && (len(p) != 1 || p[0] != place{res.Index, res.Position, res.Value}):
 			w.t.Errorf("%x was answered %+v and stands at %v", c.word, res, p)
+		case res.Err == nil && w.hollow[p[0].index]:
+			w.t.Errorf("%x was answered as a success and stands in row %d, which is not durable", c.word, p[0].index)
 		case res.Err != nil && !errors.Is(res.Err, ErrUnknown) && len(p) > 0:
 			w.t.Errorf("%x was answered %v and stands at %v", c.word, res.Err, p)
 		}
@@ -310,7 +318,7 @@ func (w *simWorld) check() {
 // simulate runs one seed and returns its trace.
 func simulate(t *testing.T, seed uint64) string {
 	w := &simWorld{t: t, dice: rand.New(rand.NewPCG(seed, 0)), db: oplog.NewMemory(), nodes: make([]*simNode, 3),
-		history: map[oplog.Index][]byte{}}
+		history: map[oplog.Index][]byte{}, hollow: map[oplog.Index]bool{}}
 	genesis := AppendGenesis(nil, Genesis{ClusterID: ID{1}, Incarnation: 1, Format: Format})
 	if err := w.db.Open().Init(context.Background(), genesis); err != nil {
 		t.Fatal(err)

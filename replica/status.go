@@ -105,7 +105,7 @@ func (t *table[R]) waiters(b *batch[R], out []waiting[R]) []waiting[R] {
 	t.forget(b)
 	for _, e := range b.entries {
 		if !e.done {
-			out = append(out, waiting[R]{e, e.command})
+			out = append(out, waiting[R]{e, e.command, b.shaky})
 		}
 	}
 	return out
@@ -121,10 +121,10 @@ func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index,
 	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
 	own := slices.IndexFunc(t.batches, func(b *batch[R]) bool { return b.number == out.batch && b.slot == index })
 	if out.batch != 0 && own >= 0 {
-		b := t.batches[own]
-		t.forget(b)
-		for i, e := range b.entries {
-			t.answer(e, Result[R]{Index: index, Position: i, Value: out.results[i]})
+		if b := t.batches[own]; b.slot == t.asking { // what the append will say is waited for: see oplog.ErrNotDurable
+			b.read = out.results
+		} else {
+			t.answerRow(b, out.results)
 		}
 	}
 	return t.meter.row(index, out.bytes, out.batch != 0), wake
@@ -134,6 +134,7 @@ func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index,
 type waiting[R any] struct {
 	entry   *entry[R]
 	command []byte
+	shaky   bool // the row is no success, should it be there
 }
 
 // jumped notes that the state was replaced by one at index, and takes the waiters whose rows may be among those that

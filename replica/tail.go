@@ -170,7 +170,7 @@ func (r *Replica[S, R]) adopt(step *tailStep[S, R]) {
 func (r *Replica[S, R]) settle(view *View[S], waiters []waiting[R]) {
 	for _, w := range waiters {
 		res := Result[R]{Err: fmt.Errorf("%w: its row was truncated before it was read here", ErrUnknown)}
-		if value, known := r.m.recall(view.State, w.command); known {
+		if value, known := r.m.recall(view.State, w.command); known && !w.shaky {
 			res = Result[R]{Index: view.Index, Value: value}
 		}
 		r.table.settle(w.entry, res)

@@ -145,7 +145,11 @@ func (l *Log) giveUp(cause error, a *attempt, done <-chan error) error {
 	if a.state.CompareAndSwap(idle, abandoned) {
 		return definite
 	}
-	return fmt.Errorf("append row %d: %w: no answer yet: %w", a.at, oplog.ErrUnknown, cause)
+	unknown := oplog.ErrUnknown
+	if l.c.Dialect.Replicated {
+		unknown = oplog.ErrNotDurable // nobody will hear what the answer says of it
+	}
+	return fmt.Errorf("append row %d: %w: no answer yet: %w", a.at, unknown, cause)
 }
 
 // appendRow sends the statement until there is an answer that stands. It holds the slot of l.append.

@@ -110,6 +110,10 @@ type Dialect struct {
 	// even if it is broken off; the following ones ask for as many as are likely to fit. 0: one statement for all.
 	Page int
 
+	// Replicated: the database may show a row that a synchronous standby does not have, where the wait for it was broken
+	// off. An append that is given up without an answer then ends in oplog.ErrNotDurable.
+	Replicated bool
+
 	// Changed returns a number that differs from the one before whenever another connection has committed in between,
 	// where the database has one that is cheaper to read than the newest index. It runs on one pinned connection. Nil:
 	// the newest index is looked at.

@@ -29,6 +29,8 @@ type session struct {
 	statement     time.Duration // timeout
 	db            *sql.DB       // made of this connector
 
+	replicated atomic.Bool // there are synchronous standbys, as far as is known
+
 	age   atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
 	token string        // tells own notifications from those of others
 	told  chan struct{} // capacity 1: something is to be told to the other nodes
@@ -43,7 +45,7 @@ func newSession(o Options, src source) *session {
 }
 
 func (s *session) dialect(notify bool) sqllog.Dialect {
-	d := sqllog.Dialect{Statements: statements(s.names), CreateTables: s.createTables, Classify: classify, Append: s.appendRow}
+	d := sqllog.Dialect{Statements: statements(s.names), CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Replicated: true}
 	if notify {
 		d.Listen = s.listen
 	}
@@ -103,6 +105,7 @@ func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
 	if err != nil {
 		return l, fmt.Errorf("look at the settings: %w", err)
 	}
+	s.replicated.Store(l.standbys != "")
 	l.pooled = l.pid != c.PgConn().PID()
 	if l.fsync == "off" && !s.allowFsyncOff {
 		return l, fmt.Errorf("the server runs with fsync = off, so that acknowledged rows are lost when its machine fails: %w", oplog.ErrSettings)

@@ -67,7 +67,31 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 	if failed == nil && n > 0 || errors.Is(failed, oplog.ErrUnknown) {
 		s.tell()
 	}
-	return n, failed
+	return n, s.doubt(failed)
+}
+
+// doubt adds to the error of an append whose row may be there that a synchronous standby may be without it: the server
+// shows a row that still waited for one when its session was cancelled or ended, or when the server crashed.
+func (s *session) doubt(err error) error {
+	var e *pgconn.PgError
+	unknown := errors.Is(err, oplog.ErrUnknown) || errors.As(err, &e) && !errors.Is(err, oplog.ErrUnavailable) && ofState(e.Code).Err == oplog.ErrUnknown
+	if !unknown || errors.Is(err, oplog.ErrNotDurable) || !s.awaits() {
+		return err
+	}
+	return fmt.Errorf("%w: there are synchronous standbys: %w", oplog.ErrNotDurable, err)
+}
+
+// awaits reports whether commits wait for synchronous standbys. It asks the server, because that may have changed since
+// the connections were opened; where the server does not say so in time, what was known last counts.
+func (s *session) awaits() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), idleTrust)
+	defer cancel()
+	var standbys string
+	err := s.db.QueryRowContext(ctx, "SELECT coalesce(current_setting('synchronous_standby_names', true), '')").Scan(&standbys)
+	if err == nil {
+		s.replicated.Store(standbys != "")
+	}
+	return s.replicated.Load()
 }
 
 // makeWire turns the connection of c into a wire. A borrowed one is given back for another that the pool then forgets:
@@ -155,8 +179,11 @@ func (w *wire) answer() (n int64, failed error) {
 	for {
 		msg, err := w.msgs.Receive()
 		if err != nil {
-			if failed != nil { // the server said why before it closed the connection
+			switch {
+			case failed != nil: // the server said why before it closed the connection
 				return 0, failed
+			case warned != nil:
+				return 0, warned
 			}
 			return 0, noAnswer(err)
 		}
@@ -172,7 +199,7 @@ func (w *wire) answer() (n int64, failed error) {
 			}
 		case *pgproto3.NoticeResponse:
 			if m.SeverityUnlocalized == "WARNING" {
-				warned = fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", m.Message, m.Code, oplog.ErrUnknown)
+				warned = fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", m.Message, m.Code, warning(m.Code))
 			}
 		case *pgproto3.ReadyForQuery:
 			switch {
@@ -186,6 +213,15 @@ func (w *wire) answer() (n int64, failed error) {
 			return n, nil
 		}
 	}
+}
+
+// warning is what a warning with this code makes of a success. The two codes are those with which the server says that it
+// no longer waits for a synchronous standby: because it was cancelled, or because the session was ended.
+func warning(code string) error {
+	if code == "01000" || code == "57P01" {
+		return oplog.ErrNotDurable
+	}
+	return oplog.ErrUnknown
 }
 
 // noAnswer is the error of an append that was sent, in part or whole, and not answered.
