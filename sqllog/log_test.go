@@ -138,6 +138,29 @@ func TestAppendAbandoned(t *testing.T) {
 	}
 }
 
+// TestAppendAbandonedReplicated: where rows may be seen that no standby has, an append that was given up without an answer
+// says that reading its row is not enough. Hazard 2.
+func TestAppendAbandonedReplicated(t *testing.T) {
+	for _, replicated := range []bool{false, true} {
+		arrived, release := make(chan struct{}), make(chan struct{})
+		f := &fake{exec: func(context.Context, string) (int64, error) {
+			close(arrived)
+			<-release
+			return 1, nil
+		}}
+		l := newLog(t, f, func(c *sqllog.Config) { c.Dialect.Replicated = replicated })
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { result <- l.Append(ctx, 1, nil) }()
+		<-arrived
+		cancel()
+		if err := <-result; !errors.Is(err, oplog.ErrUnknown) || errors.Is(err, oplog.ErrNotDurable) != replicated || !errors.Is(err, context.Canceled) {
+			t.Errorf("append, replicated %v: %v", replicated, err)
+		}
+		close(release)
+	}
+}
+
 // TestStatementTimeout: a server that never answers costs one connection and an unknown outcome, not the log.
 func TestStatementTimeout(t *testing.T) {
 	hang := true

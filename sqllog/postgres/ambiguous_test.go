@@ -191,7 +191,7 @@ func TestSynchronousStandby(t *testing.T) {
 	mustExec(t, admin, "SET synchronous_commit = local")
 	mustExec(t, admin, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
 	mustExec(t, admin, "SELECT pg_reload_conf()")
-	awaitTrue(t, admin, "SELECT current_setting('synchronous_standby_names') = 'nobody'")
+	awaitSync(t, p)
 
 	if err := l.Append(t.Context(), 2, []byte("given up")); !errors.Is(err, oplog.ErrUnknown) {
 		t.Errorf("append without a standby: %v, want unknown", err)
