@@ -98,10 +98,13 @@ const lookText = `SELECT current_setting('server_version'), pg_backend_pid(), pg
 	coalesce(current_setting('full_page_writes', true), ''), coalesce(current_setting('synchronous_commit', true), ''),
 	coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('client_min_messages', true), '')`
 
+func (l *look) fields() []any {
+	return []any{&l.server, &l.pid, &l.recovery, &l.readOnly, &l.fsync, &l.fullPages, &l.commit, &l.standbys, &l.minMessage}
+}
+
 // settle looks at a new session and sets what may be set and is not as it must be.
 func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
-	err = c.QueryRow(ctx, lookText, pgx.QueryExecModeExec).Scan(&l.server, &l.pid, &l.recovery, &l.readOnly, &l.fsync,
-		&l.fullPages, &l.commit, &l.standbys, &l.minMessage)
+	err = c.QueryRow(ctx, lookText, pgx.QueryExecModeExec).Scan(l.fields()...)
 	if err != nil {
 		return l, fmt.Errorf("look at the settings: %w", err)
 	}

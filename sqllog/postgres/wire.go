@@ -86,10 +86,9 @@ func (s *session) doubt(err error) error {
 func (s *session) awaits() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), idleTrust)
 	defer cancel()
-	var standbys string
-	err := s.db.QueryRowContext(ctx, "SELECT coalesce(current_setting('synchronous_standby_names', true), '')").Scan(&standbys)
-	if err == nil {
-		s.replicated.Store(standbys != "")
+	var l look
+	if err := s.db.QueryRowContext(ctx, lookText).Scan(l.fields()...); err == nil {
+		s.replicated.Store(l.standbys != "")
 	}
 	return s.replicated.Load()
 }
