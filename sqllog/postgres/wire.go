@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -86,9 +87,13 @@ func (s *session) doubt(err error) error {
 func (s *session) awaits() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), idleTrust)
 	defer cancel()
-	var l look
-	if err := s.db.QueryRowContext(ctx, lookText).Scan(l.fields()...); err == nil {
-		s.replicated.Store(l.standbys != "")
+	if sc, err := s.db.Conn(ctx); err == nil {
+		var l look
+		if sc.QueryRowContext(ctx, lookText).Scan(l.fields()...) == nil {
+			s.replicated.Store(l.standbys != "")
+		}
+		_ = sc.Raw(func(any) error { return driver.ErrBadConn }) // what an append has failed on is not taken for sound
+		_ = sc.Close()
 	}
 	return s.replicated.Load()
 }
