@@ -29,8 +29,6 @@ type session struct {
 	statement     time.Duration // timeout
 	db            *sql.DB       // made of this connector
 
-	replicated atomic.Bool // there are synchronous standbys, as far as is known
-
 	age   atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
 	token string        // tells own notifications from those of others
 	told  chan struct{} // capacity 1: something is to be told to the other nodes
@@ -108,7 +106,6 @@ func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
 	if err != nil {
 		return l, fmt.Errorf("look at the settings: %w", err)
 	}
-	s.replicated.Store(l.standbys != "")
 	l.pooled = l.pid != c.PgConn().PID()
 	if l.fsync == "off" && !s.allowFsyncOff {
 		return l, fmt.Errorf("the server runs with fsync = off, so that acknowledged rows are lost when its machine fails: %w", oplog.ErrSettings)

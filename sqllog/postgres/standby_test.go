@@ -47,9 +47,12 @@ func awaitSync(t testing.TB, p *dbtest.Postgres) {
 			_, _ = commits.Exec(ctx, "SELECT pg_logical_emit_message(true, 'test', '')") // a commit that changes nothing
 		}
 	}()
-	awaitSession(t, admin, "wait_event = 'SyncRep' AND pid = $1", commits.PgConn().PID())
+	pid := commits.PgConn().PID()
+	awaitSession(t, admin, "wait_event = 'SyncRep' AND pid = $1", pid)
 	cancel()
 	<-ended
+	mustExec(t, admin, "SELECT pg_terminate_backend($1)", pid) // or its wait might be taken for another's
+	awaitTrue(t, admin, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
 }
 
 // awaitPair waits until commits on the primary wait for the standby.
@@ -183,7 +186,9 @@ func TestStandbyGone(t *testing.T) {
 		t.Error("the view is gone")
 	}
 	waiting := make(chan error, 1)
-	go func() { waiting <- put(t.Context(), s, "patient") }()
+	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { waiting <- put(patience, s, "patient") }()
 	p.Standby.Start(t)
 	if err := <-waiting; err != nil {
 		t.Errorf("put that waited: %v", err)
@@ -215,28 +220,30 @@ func TestStandbyWaitBroken(t *testing.T) {
 			mustPut(t, s, "before")
 			p.Configure(t, "synchronous_standby_names = 'nobody'") // the node has its connections from before
 			awaitSync(t, p)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
 			at := s.View().Index + 1
 			proposal := meta.Proposal{Request: &meta.Request{Client: [16]byte{1}, Sequence: 1, Oldest: 1}, Command: meta.PutKey{Key: "k", Value: []byte("v"), IfAbsent: true}}
 			var a meta.Answer
 			var done sync.WaitGroup
-			done.Go(func() { a = s.Propose(t.Context(), proposal)[0] })
+			done.Go(func() { a = s.Propose(ctx, proposal)[0] })
 			awaitSession(t, session(t, p.DSN("postgres", "postgres")), "wait_event = 'SyncRep'")
 			if c.given < time.Minute {
 				awaitFault(t, s)
 			}
 			c.end(t, p)
 			done.Wait()
-			if !errors.Is(a.Err, meta.ErrOutcomeUnknown) {
+			if !errors.Is(a.Err, meta.ErrOutcomeUnknown) || ctx.Err() != nil {
 				t.Errorf("the proposer is told %v, %v, want outcome unknown", a.Status, a.Err)
 			}
-			if _, err := s.Wait(t.Context(), uint64(at)); err != nil {
+			if _, err := s.Wait(ctx, uint64(at)); err != nil {
 				t.Fatal(err)
 			}
 			if _, ok := s.View().State.Key("k"); !ok {
 				t.Error("the row is not there: nothing was tried")
 			}
 			p.Configure(t, "synchronous_standby_names = ''")
-			a = s.Propose(t.Context(), proposal)[0]
+			a = s.Propose(ctx, proposal)[0]
 			if a.Err != nil || a.Status != meta.Redundant {
 				t.Errorf("the same request again: %v, %v, want redundant", a.Status, a.Err)
 			}

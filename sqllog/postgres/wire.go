@@ -79,23 +79,23 @@ func (s *session) doubt(err error) error {
 	if !unknown || errors.Is(err, oplog.ErrNotDurable) || !s.awaits() {
 		return err
 	}
-	return fmt.Errorf("%w: there are synchronous standbys: %w", oplog.ErrNotDurable, err)
+	return fmt.Errorf("%w: there are synchronous standbys, or the server does not say: %w", oplog.ErrNotDurable, err)
 }
 
 // awaits reports whether commits wait for synchronous standbys. It asks the server, because that may have changed since
-// the connections were opened; where the server does not say so in time, what was known last counts.
+// the connections were opened, and so a server that does not answer in time counts as one where they do.
 func (s *session) awaits() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), idleTrust)
 	defer cancel()
-	if sc, err := s.db.Conn(ctx); err == nil {
-		var l look
-		if sc.QueryRowContext(ctx, lookText).Scan(l.fields()...) == nil {
-			s.replicated.Store(l.standbys != "")
-		}
-		_ = sc.Raw(func(any) error { return driver.ErrBadConn }) // what an append has failed on is not taken for sound
-		_ = sc.Close()
+	sc, err := s.db.Conn(ctx)
+	if err != nil {
+		return true
 	}
-	return s.replicated.Load()
+	defer sc.Close()
+	var l look
+	err = sc.QueryRowContext(ctx, lookText).Scan(l.fields()...)
+	_ = sc.Raw(func(any) error { return driver.ErrBadConn }) // what an append has failed on is not taken for sound
+	return err != nil || l.standbys != ""
 }
 
 // makeWire turns the connection of c into a wire. A borrowed one is given back for another that the pool then forgets:
