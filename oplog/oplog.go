@@ -75,7 +75,8 @@ type Log interface {
 
 	// Append writes payload at index at. It succeeds only while row at-1 is present and is the newest one, both
 	// decided in the same instant as the write, so that an index whose row was truncated can never be taken
-	// again (Truncate keeps the newest row). ErrConflict: the slot was taken or its predecessor is not there.
+	// again (Truncate keeps the newest row). ErrConflict: the slot was taken, its predecessor is not there, or
+	// (where the log is a Turnstile) another writer has the turn.
 	// Whoever appends must have seen row at-1. When ctx ends the statement is not cancelled on the server;
 	// the outcome is then unknown. The payload is not kept after the call returns, unless the outcome is unknown.
 	// Where the database may show a row before everything that is to keep it has it, an append that does not succeed and
@@ -116,6 +117,19 @@ type Log interface {
 	Close() error
 }
 
+// Turnstile is what a Log may be as well: one whose writers, of all processes, can stand in line. It is for liveness
+// alone. A turn gives no right that Append rests on, others may append in spite of it, and it may end at any moment; so
+// Append is as safe without it. A log has at most one turn at a time.
+type Turnstile interface {
+	// Turn waits until the writers that stood in line before have had their turns, and returns what Read would return then,
+	// and the index of the newest row, so that whoever has the turn need not ask for the rows that it has not seen. The turn ends with the next Append, however that ends, or with PassTurn; or with the connection, the
+	// process, or by itself after about half a second, so that nobody keeps the others waiting. ErrNoTurns: there is no
+	// line here. After any error there is no turn.
+	Turn(ctx context.Context, after Index, maxBytes int) (rows []Row, newest Index, err error)
+	// PassTurn ends the turn without an append. It does nothing where there is none.
+	PassTurn(ctx context.Context)
+}
+
 // MaxPart is the largest part of a snapshot in bytes.
 const MaxPart = 1 << 20
 
@@ -144,7 +158,8 @@ type SnapshotReader interface {
 // What Append and the rest end with. Each implementation maps its database's error codes to these by number,
 // never by text.
 var (
-	// ErrConflict: the slot is taken, its predecessor is not there, or a newer snapshot is current. Not applied.
+	// ErrConflict: the slot is taken, its predecessor is not there, it is another writer's turn, or a newer snapshot is
+	// current. Not applied.
 	ErrConflict = errors.New("lost the race for the slot")
 	// ErrUnknown: the statement may or may not have taken effect, and may still.
 	ErrUnknown = errors.New("outcome unknown")
@@ -177,6 +192,8 @@ var (
 	ErrReplaced = errors.New("snapshot was replaced")
 	// ErrExhausted: the index is above MaxIndex. Nothing was applied.
 	ErrExhausted = errors.New("index space exhausted")
+	// ErrNoTurns: the log has no turnstile, now or ever, or it is switched off. Of Turn only.
+	ErrNoTurns = errors.New("no turnstile")
 	// ErrClosed: the log was closed. Nothing was applied.
 	ErrClosed = errors.New("log is closed")
 )

@@ -3,7 +3,10 @@ package replica
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
+
+	"github.com/headwaterdb/headwater/oplog"
 )
 
 // The flusher. It alone appends.
@@ -31,6 +34,10 @@ import (
 // Group commit comes by itself: whatever gathers while an append is under way makes the next row, and an idle flusher
 // appends the moment something is queued.
 //
+// Where the log is an oplog.Turnstile, a flusher that lost a race stands in line before the next append, and goes on to
+// do so until it finds in its turn that nobody else has appended. In its turn it first waits for the tailer to have applied
+// the newest row: a turn does not change what rule 2 demands. An append in a turn may be lost as any other.
+//
 // Roads not taken. A linger of some milliseconds before an append gathers more commands per row; it makes the idle
 // case slow to help a busy case that gathers anyway. Several appends under way at once would hide the database's
 // latency, but the second could land where the first did not, and order, density and the resolution of lost answers
@@ -52,7 +59,12 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 		do := step.next(facts)
 		switch do.kind {
 		case flushStop:
+			r.passTurn(step)
 			return
+		case flushTurn:
+			r.takeTurn(ctx, step, facts.applied)
+		case flushPass:
+			r.passTurn(step)
 		case flushWait:
 			timer.set(do.until)
 			select {
@@ -75,6 +87,28 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 			r.append(ctx, step, b, row, payload)
 		}
 	}
+}
+
+// takeTurn waits for a turn in the log, and hands the rows above applied that come with it to the tailer.
+func (r *Replica[S, R]) takeTurn(ctx context.Context, step *flushStep, applied oplog.Index) {
+	r.table.lineUp()
+	waiting, cancel := context.WithTimeout(ctx, turnPatience)
+	rows, newest, err := r.turnstile.Turn(waiting, applied, r.o.ReadBytes)
+	cancel()
+	step.turned(newest, err, time.Now())
+	r.table.turned(rows, newest)
+	signal(r.wakeTailer)
+}
+
+// passTurn ends a turn that is not used, or whose append may not have reached the database.
+func (r *Replica[S, R]) passTurn(step *flushStep) {
+	if !step.turn {
+		return
+	}
+	step.passed()
+	ctx, cancel := context.WithTimeout(context.Background(), turnHold)
+	defer cancel()
+	r.turnstile.PassTurn(ctx)
 }
 
 // encodeRow makes the row and its payload of b. The row's commands share memory with the payload and no longer with
@@ -108,6 +142,9 @@ func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R]
 	asking, cancel := context.WithTimeout(ctx, appendPatience)
 	err := r.log.Append(asking, b.slot, payload)
 	cancel()
+	if err != nil && !errors.Is(err, oplog.ErrConflict) { // it may not have come so far as to end the turn
+		r.passTurn(step)
+	}
 	now := time.Now()
 	r.appended(step, b, ownRow{row, len(payload)}, err, now, now.Sub(start))
 }

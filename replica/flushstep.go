@@ -14,6 +14,9 @@ const (
 	maxAhead = 16
 	// freeLosses is how many slots in a row may be lost before the flusher rests between tries.
 	freeLosses = 2
+	// turnPatience bounds the wait for a turn, turnHold how long a turn is kept while the rows before it are read.
+	turnPatience = 2 * time.Second
+	turnHold     = 250 * time.Millisecond
 	// restMin and restMax bound the random rest after a lost slot: about one append on a fast and on a slow database.
 	restMin = 200 * time.Microsecond
 	restMax = 20 * time.Millisecond
@@ -32,6 +35,12 @@ type flushStep struct {
 	own    oplog.Index // the newest row that the database acknowledged to us: as good as seen, we wrote it
 	until  time.Time   // no statement before this moment, unless the log moves on
 	losses int         // slots lost in a row
+	fair   bool        // the log is a turnstile
+	crowd  bool        // others append at the same time: stand in line before the next append
+	turn   bool        // it is our turn
+	fresh  bool        // and nothing was decided in it yet
+	turnAt oplog.Index // the newest row when it began
+	pass   time.Time   // when it is given up for want of the rows up to turnAt
 	errs   int         // errors in a row
 
 	// The batch in hand, in the phases after flushFree.
@@ -69,6 +78,8 @@ const (
 	flushTake                     // make a batch for slot at, and call took
 	flushAsk                      // append the batch in hand at its slot, and call appended
 	flushRequeue                  // the slot holds another row: queue the batch again
+	flushTurn                     // wait for a turn, and call turned
+	flushPass                     // end the turn, and call passed
 	flushStop
 )
 
@@ -100,6 +111,10 @@ func (s *flushStep) next(f flushFacts) flushDo {
 			return flushDo{kind: flushAsk, at: s.slot}
 		}
 	case flushLost:
+		if s.crowd {
+			s.free()
+			break
+		}
 		// An append that lost for a reason other than a row in its slot (a deadlock chosen as victim, say) must not
 		// wait for ever for a row that nobody writes: when the pause is over it tries again, at the same slot.
 		if f.applied < s.slot && f.now.Before(s.until) {
@@ -114,15 +129,41 @@ func (s *flushStep) next(f flushFacts) flushDo {
 		s.free()
 	}
 	seen := max(f.applied, s.own)
+	idle := !f.queued || f.held || seen >= f.applied+maxAhead
+	behind := max(f.newest, s.turnAt) > seen
+	if s.fresh { // who finds nothing new in the turn has it for itself, and need not stand in line the next time
+		s.fresh, s.crowd = false, behind
+	}
 	switch {
-	case !f.queued, f.held, f.newest > seen, seen >= f.applied+maxAhead:
+	case s.turn && (idle || behind && !f.now.Before(s.pass)):
+		return flushDo{kind: flushPass}
+	case s.turn && behind:
+		return flushDo{kind: flushWait, until: s.pass}
+	case idle, behind && !s.crowd:
 		return flushDo{kind: flushWait}
 	case f.now.Before(s.until):
 		return flushDo{kind: flushWait, until: s.until}
+	case s.crowd && !s.turn:
+		return flushDo{kind: flushTurn}
 	}
 	s.number++
 	return flushDo{kind: flushTake, at: seen + 1, number: s.number}
 }
+
+// turned tells how the wait for a turn ended: with the newest row of that moment, or an error.
+func (s *flushStep) turned(newest oplog.Index, err error, now time.Time) {
+	if err == nil {
+		s.turn, s.fresh, s.turnAt, s.pass = true, true, newest, now.Add(turnHold)
+		return
+	}
+	// Try once without, when the slot that was lost last has been seen or after a pause; the next loss leads here again.
+	s.fair = s.fair && !errors.Is(err, oplog.ErrNoTurns)
+	s.crowd, s.phase = false, flushLost
+	s.until = now.Add(s.retry.after(s.losses, s.chance))
+}
+
+// passed tells that the turn has ended without an append.
+func (s *flushStep) passed() { s.turn, s.fresh = false, false }
 
 // rest draws the pause after a lost slot. It grows with the losses, so that writers in excess spread out.
 func (s *flushStep) rest() time.Duration {
@@ -151,6 +192,7 @@ const (
 // appended decides what the end of the append under way means, and returns the error to fail the batch with where it
 // is refused.
 func (s *flushStep) appended(err error, now time.Time) (flushVerdict, error) {
+	s.passed()
 	switch {
 	case err == nil:
 		s.own, s.losses, s.errs, s.until = s.slot, 0, 0, time.Time{}
@@ -162,8 +204,14 @@ func (s *flushStep) appended(err error, now time.Time) (flushVerdict, error) {
 		s.pause(now)
 		return verdictUnsure, nil
 	case errors.Is(err, oplog.ErrConflict):
-		s.phase = flushLost
+		s.phase, s.crowd = flushLost, s.fair
 		s.until = now.Add(s.retry.after(s.losses, s.chance))
+		if s.fair {
+			s.until = time.Time{}
+			if s.losses > freeLosses { // even in turns: somebody does not stand in line
+				s.until = now.Add(s.rest())
+			}
+		}
 		s.losses++
 		return verdictLost, nil
 	case errors.Is(err, oplog.ErrTooLarge) && s.count > 1:

@@ -79,6 +79,8 @@ type table[R any] struct {
 	handed    []ownRow    // acknowledged, for the tailer
 	asking    oplog.Index // the slot of the append under way; 0: none
 	suspected bool        // the log seems to hold less than was applied
+	inLine    bool        // the flusher waits for a turn
+	found     []oplog.Row // what came with the turn, for the tailer
 	nudged    bool        // an append met something that the tailer will find by a read
 
 	refusal error // why proposals are refused; nil: they are not
@@ -272,6 +274,22 @@ func (t *table[R]) ask(slot oplog.Index) {
 	t.mu.Lock()
 	t.asking = slot
 	t.mu.Unlock()
+}
+
+// lineUp notes that the flusher waits for a turn, which brings rows.
+func (t *table[R]) lineUp() {
+	t.mu.Lock()
+	t.inLine = true
+	t.mu.Unlock()
+}
+
+// turned notes that the wait has ended, and hands what came with the turn to the tailer: rows in order, of one moment
+// when newest was the newest one.
+func (t *table[R]) turned(rows []oplog.Row, newest oplog.Index) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inLine, t.found = false, rows
+	t.nudged = t.nudged || len(rows) == 0 && newest > t.status.Applied
 }
 
 // landed hands an acknowledged row of ours to the tailer.

@@ -168,6 +168,7 @@ func (m *Machine[S, R]) recall(s S, command []byte) (value R, known bool) {
 // Replica is one node's copy of the state. All methods may be called at once from many goroutines.
 type Replica[S, R any] struct {
 	log        oplog.Log
+	turnstile  oplog.Turnstile // the log, where it is one
 	m          Machine[S, R]
 	o          Options
 	genesis    Genesis
@@ -222,8 +223,9 @@ func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options, token Token) *
 		maxRow = min(maxRow, most)
 	}
 	o.RowBytes = min(o.RowBytes, maxRow)
+	turnstile, _ := log.(oplog.Turnstile)
 	return &Replica[S, R]{
-		log: log, m: m, o: o, token: token, maxCommand: maxRow - rowOverhead - commandOverhead,
+		log: log, turnstile: turnstile, m: m, o: o, token: token, maxCommand: maxRow - rowOverhead - commandOverhead,
 		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
 		wakeLooker: make(chan struct{}, 1), watchAfter: make(chan oplog.Index, 1), watchWoke: make(chan oplog.Index, 1),
 		stopped: make(chan struct{}),
@@ -314,7 +316,7 @@ func (r *Replica[S, R]) chance() *mrand.Rand {
 func (r *Replica[S, R]) start(tail *tailStep[S, R]) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	flush := &flushStep{rowCommands: r.o.RowCommands, rowBytes: r.o.RowBytes, retry: r.pauses(), chance: r.chance()}
+	flush := &flushStep{rowCommands: r.o.RowCommands, rowBytes: r.o.RowBytes, retry: r.pauses(), chance: r.chance(), fair: r.turnstile != nil}
 	r.running.Go(func() { r.flush(ctx, flush) })
 	r.running.Go(func() { r.tail(ctx, tail) })
 	r.running.Go(func() { r.watch(ctx, &retrier{r.pauses(), r.chance(), &r.o.Events}) })

@@ -170,7 +170,8 @@ func (w *simWorld) boot(i int) {
 		rng := rand.New(rand.NewPCG(w.dice.Uint64(), 1))
 		tail.chance = rng
 		w.nodes[i] = &simNode{r: r, tail: tail, snap: snapshotter[chain, uint64]{r: r},
-			flush: &flushStep{rowCommands: o.RowCommands, rowBytes: o.RowBytes, retry: r.pauses(), chance: rng}}
+			flush: &flushStep{rowCommands: o.RowCommands, rowBytes: o.RowBytes, retry: r.pauses(), chance: rng,
+				fair: rng.IntN(2) == 0}}
 		w.note("boot %d at %d", i, tail.applied)
 		return
 	}
@@ -238,6 +239,21 @@ func (w *simWorld) flushOnce(n *simNode) {
 	case flushAsk:
 		n.r.table.ask(n.b.slot)
 		n.pending = true
+	case flushTurn: // others append in spite of it, which makes it as good as any
+		var rows []oplog.Row
+		var newest oplog.Index
+		err := error(oplog.ErrUnavailable)
+		if !w.chance(10) {
+			rows, err = n.r.log.Read(context.Background(), facts.applied, 1<<20)
+		}
+		if err == nil {
+			newest, err = n.r.log.Newest(context.Background())
+		}
+		n.flush.turned(newest, err, now)
+		n.r.table.turned(rows, newest)
+		w.note("turn: %d rows, newest %d, %v", len(rows), newest, err)
+	case flushPass:
+		n.flush.passed()
 	}
 }
 

@@ -79,12 +79,12 @@ func (t *table[R]) database(what string, err error) {
 func (t *table[R]) tailFacts(now time.Time) tailFacts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := tailFacts{now: now, handed: t.handed, asking: t.asking, nudged: t.nudged}
+	f := tailFacts{now: now, handed: t.handed, asking: t.asking, inLine: t.inLine, found: t.found, nudged: t.nudged}
 	for _, b := range t.batches {
 		f.recall = f.recall || b.recall
 	}
 	f.suspected = t.suspected
-	t.handed, t.nudged, t.suspected = nil, false, false
+	t.handed, t.found, t.nudged, t.suspected = nil, nil, false, false
 	return f
 }
 

@@ -153,6 +153,97 @@ func TestFlushRests(t *testing.T) {
 	}
 }
 
+// TestFlushStandsInLine: after a lost race the flusher waits for its turn, in the turn for the rows before it, and goes on
+// so until it finds that nobody else appends.
+func TestFlushStandsInLine(t *testing.T) {
+	t.Parallel()
+	s, now := newFlush(), time.Unix(0, 0)
+	s.fair = true
+	want := func(f flushFacts, kind flushKind, at oplog.Index) {
+		t.Helper()
+		f.now = now
+		if do := s.next(f); do.kind != kind || do.at != at {
+			t.Fatalf("%+v, want %d at %d", do, kind, at)
+		}
+	}
+	lose := func(at oplog.Index, err error) {
+		t.Helper()
+		s.took(at, 1, 100)
+		if v, _ := s.appended(err, now); err == nil && v != verdictLanded || err != nil && v != verdictLost {
+			t.Fatalf("verdict %v", v)
+		}
+	}
+	busy := flushFacts{applied: 5, newest: 5, queued: true}
+	want(busy, flushTake, 6)
+	lose(6, oplog.ErrConflict)
+	want(busy, flushTurn, 0) // without having seen row 6
+	s.turned(8, nil, now)
+	want(busy, flushWait, 0) // for row 8
+	want(flushFacts{applied: 7, newest: 7, queued: true}, flushWait, 0)
+	want(flushFacts{applied: 8, newest: 8, queued: true}, flushTake, 9)
+	lose(9, nil)
+	want(flushFacts{applied: 9, newest: 9, queued: true}, flushTurn, 0) // the others are still there
+	s.turned(11, nil, now)
+	want(flushFacts{applied: 9, newest: 9, queued: true}, flushWait, 0)
+	want(flushFacts{applied: 11, newest: 11}, flushPass, 0) // everybody gave up in between
+	s.passed()
+	want(flushFacts{applied: 11, newest: 11}, flushWait, 0)
+	want(flushFacts{applied: 11, newest: 11, queued: true}, flushTurn, 0)
+	s.turned(12, nil, now)
+	want(flushFacts{applied: 11, newest: 11, queued: true}, flushWait, 0)
+	now = now.Add(turnHold) // row 12 does not come
+	want(flushFacts{applied: 11, newest: 11, queued: true}, flushPass, 0)
+	s.passed()
+	want(flushFacts{applied: 12, newest: 12, queued: true}, flushTurn, 0)
+	s.turned(12, nil, now)
+	want(flushFacts{applied: 12, newest: 12, queued: true}, flushTake, 13) // and nobody was there before us
+	lose(13, nil)
+	want(flushFacts{applied: 13, newest: 13, queued: true}, flushTake, 14)
+	lose(14, oplog.ErrConflict)
+	want(flushFacts{applied: 13, newest: 13, queued: true}, flushTurn, 0)
+	s.turned(0, oplog.ErrUnavailable, now)
+	want(flushFacts{applied: 13, newest: 13, queued: true}, flushWait, 0)
+	want(flushFacts{applied: 14, newest: 14, queued: true}, flushTake, 15) // once without
+	lose(15, oplog.ErrConflict)
+	want(flushFacts{applied: 14, newest: 14, queued: true}, flushTurn, 0)
+	s.turned(0, oplog.ErrNoTurns, now)
+	want(flushFacts{applied: 15, newest: 15, queued: true}, flushTake, 16)
+	lose(16, oplog.ErrConflict)
+	want(flushFacts{applied: 15, newest: 15, queued: true}, flushWait, 0) // for row 16, as where there is no line
+}
+
+// TestTailTakesWhatCameWithATurn: it is applied as what was read, drops what was applied already, and lets nothing be
+// forgotten that was known to follow.
+func TestTailTakesWhatCameWithATurn(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
+		retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
+	s.set(chain{}, 5, Digest{})
+	s.read(nil, nil, now)
+	s.looked(oplog.Bounds{Newest: 5, Authoritative: true}, nil, now)
+	row := func(i oplog.Index) oplog.Row {
+		info := RowInfo{Index: i, Commands: [][]byte{[]byte("12345678")}}
+		return oplog.Row{Index: i, Payload: AppendRow(nil, &info)}
+	}
+	if do := s.next(tailFacts{now: now, woken: true, inLine: true}); do.kind != tailWait || do.until != now.Add(deferRead) {
+		t.Errorf("in line: %+v", do)
+	}
+	s.newest = 8
+	if do := s.next(tailFacts{now: now, found: []oplog.Row{row(4), row(5), row(6), row(7)}}); do.kind != tailApply {
+		t.Fatalf("%+v", do)
+	}
+	for want := oplog.Index(6); want <= 7; want++ {
+		if _, ok := s.apply(); !ok || s.applied != want {
+			t.Fatalf("at %d: %s", s.applied, s.reason)
+		}
+		s.next(tailFacts{now: now})
+	}
+	if do := s.next(tailFacts{now: now.Add(deferRead)}); do.kind != tailRead {
+		t.Errorf("with row 8 known to be there: %+v", do)
+	}
+}
+
 // TestTailDefers: while an append of ours is under way at the very next slot, a wake-up is most likely about its row, and
 // the read waits for a moment; but only for a moment.
 func TestTailDefers(t *testing.T) {

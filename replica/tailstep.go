@@ -12,7 +12,7 @@ const (
 	// lookEvery is how often the log's bounds are looked at while nothing else happens, and while a row is missing.
 	lookEvery = time.Second
 	// deferRead is how long a read waits for an append of ours that is under way at the very next slot: most often its
-	// row is what there would be to read, and it is about to be handed over.
+	// row is what there would be to read, and it is about to be handed over. It waits as long for a turn, which brings rows.
 	deferRead = 5 * time.Millisecond
 	// freeReads is how many reads in a row may bring nothing before the next wake-up is followed by a pause.
 	freeReads = 2
@@ -98,6 +98,8 @@ type tailFacts struct {
 	now       time.Time
 	handed    []ownRow    // acknowledged since the last time
 	asking    oplog.Index // the slot of our append under way; 0: none
+	inLine    bool        // the flusher waits for a turn, which brings what there is to read
+	found     []oplog.Row // what came with a turn: as good as a read
 	nudged    bool        // an append met something that a read will show
 	recall    bool        // an append that an install jumped over may have landed
 	suspected bool        // the log seems to hold less than was applied
@@ -122,11 +124,15 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 			s.readAt = later(s.readAt, f.now.Add(s.retry.after(s.idle-freeReads, s.chance)))
 		}
 		s.readDue = true
-		if f.asking == s.applied+1 && s.readAt.Before(f.now) {
+		if (f.asking == s.applied+1 || f.inLine) && s.readAt.Before(f.now) {
 			s.readAt, s.deferred = f.now.Add(deferRead), true
 		} else if f.nudged && s.errs == 0 {
 			s.readAt = f.now
 		}
+	}
+	if len(f.found) > 0 && !s.final() {
+		s.read(f.found, nil, f.now)
+		s.readDue = s.readDue || s.newest > s.page[len(s.page)-1].Index
 	}
 	s.lookDue = s.lookDue || f.suspected
 	switch {

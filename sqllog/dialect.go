@@ -4,7 +4,8 @@
 // classifier of its errors by number, and hooks for what cannot be said as a text. The package imports no driver and
 // knows no database by name; start reading at Dialect, then Log.Append.
 //
-// Every operation is one statement that commits by itself. So there is no transaction to leave open, none that needs a
+// Every operation is one statement that commits by itself (but for an append in a turn, which a dialect may have in one
+// transaction on the connection that only appends). So there is no transaction to leave open, none that needs a
 // second connection of a bounded pool, and none whose first half can commit without its second.
 package sqllog
 
@@ -113,6 +114,13 @@ type Dialect struct {
 	// Replicated: the database may show a row that a synchronous standby does not have, where the wait for it was broken
 	// off. An append that is given up without an answer then ends in oplog.ErrNotDurable.
 	Replicated bool
+
+	// Turn waits on the pinned connection of the appends until those who stand in line before have had their turns, and
+	// returns the rows above after, as Statements.Read does, and the index of the newest row. The next Append on the
+	// connection ends the turn, as does PassTurn, whatever comes of them. When ctx ends it gives up. oplog.ErrNoTurns: the
+	// database has no line. After any other error the connection is not used again. Nil, with PassTurn: there is none. See oplog.Turnstile.
+	Turn     func(ctx context.Context, conn *sql.Conn, after int64, maxBytes int) ([]oplog.Row, oplog.Index, error)
+	PassTurn func(ctx context.Context, conn *sql.Conn) error
 
 	// Changed returns a number that differs from the one before whenever another connection has committed in between,
 	// where the database has one that is cheaper to read than the newest index. It runs on one pinned connection. Nil:

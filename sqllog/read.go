@@ -29,10 +29,7 @@ func (l *Log) query(ctx context.Context, s Statement, v values, scan func(*sql.R
 // between two of them shows as rows that are missing in the middle; rows never change, so nothing else can.
 func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplog.Row, error) {
 	var found []oplog.Row
-	from := int64(-1)
-	if after != oplog.Beginning {
-		from = int64(min(after, oplog.MaxIndex))
-	}
+	from := signed(after)
 	page := l.c.Dialect.Page
 	if page <= 0 {
 		page = oplog.MaxRead
@@ -81,6 +78,14 @@ func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, fir
 		return nil
 	})
 	return found, whole, err
+}
+
+// signed is an index to read after as databases have it.
+func signed(after oplog.Index) int64 {
+	if after == oplog.Beginning {
+		return -1
+	}
+	return int64(min(after, oplog.MaxIndex))
 }
 
 // Newest is oplog.Log's.

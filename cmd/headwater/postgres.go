@@ -49,6 +49,8 @@ func setPostgres(o *postgres.Options, name, value string) (err error) {
 		var on bool
 		on, err = strconv.ParseBool(value)
 		o.NoNotify = !on
+	case "turnstile":
+		o.Turnstile, err = strconv.ParseBool(value)
 	case "max_connections":
 		o.MaxConnections, err = strconv.Atoi(value)
 	case "allow_fsync_off":

@@ -167,7 +167,9 @@ func TestKilledServer(t *testing.T) {
 	p := dbtest.NewPostgres(t)
 	engine := headwater.Options{}
 	engine.Engine.SnapshotInterval = 50
-	stores := nodes(t, 3, on(p), engine)
+	o := on(p)
+	o.Turnstile = true
+	stores := nodes(t, 3, o, engine)
 	count(t, stores, 6, 30*time.Second, func(func() int) {
 		for i := range rounds(t, 3) {
 			await(t, stores[i%3], 20)
@@ -189,7 +191,17 @@ func TestKilledServer(t *testing.T) {
 // moments drawn from a seed. It runs 30 faults, or as many as HEADWATER_ROUNDS says. Hazards 2 and 3.
 func TestBadNetwork(t *testing.T) {
 	t.Parallel()
+	for _, turnstile := range []bool{false, true} {
+		t.Run(fmt.Sprintf("turnstile=%t", turnstile), func(t *testing.T) {
+			t.Parallel()
+			testBadNetwork(t, turnstile)
+		})
+	}
+}
+
+func testBadNetwork(t *testing.T, turnstile bool) {
 	x, _, o := proxied(t)
+	o.Turnstile = turnstile
 	o.StatementTimeout = 300 * time.Millisecond
 	engine := headwater.Options{}
 	engine.Engine.SnapshotInterval = 40

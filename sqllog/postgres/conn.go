@@ -23,7 +23,13 @@ import (
 type session struct {
 	source        source
 	names         names
-	append        string // the text of the append
+	append        string   // the text of the append
+	polite        string   // the same, while nobody has the turn
+	turns         bool     // writers may stand in line
+	waits         []string // the texts by which they do, and read behind them
+	read          string
+	blunt         atomic.Bool // the last append was of unknown outcome, or the last wait for a turn failed: append without asking whose turn it is
+	stood         atomic.Bool // has had a turn, so there are others: append only while nobody has it
 	readOnly      bool
 	allowFsyncOff bool
 	statement     time.Duration // timeout
@@ -38,7 +44,7 @@ func newSession(o Options, src source) *session {
 	n := names{o.Schema, o.Prefix}
 	token := make([]byte, 8)
 	rand.Read(token) // never fails
-	return &session{source: src, names: n, append: statements(n).Append.Text, readOnly: o.ReadOnly, allowFsyncOff: o.AllowFsyncOff,
+	return &session{source: src, names: n, append: statements(n).Append.Text, polite: politeText(n), read: statements(n).Read.Text, waits: turnTexts(n, src.owned()), turns: o.Turnstile, readOnly: o.ReadOnly, allowFsyncOff: o.AllowFsyncOff,
 		statement: o.StatementTimeout, token: hex.EncodeToString(token), told: make(chan struct{}, 1)}
 }
 
@@ -46,6 +52,9 @@ func (s *session) dialect(notify bool) sqllog.Dialect {
 	d := sqllog.Dialect{Statements: statements(s.names), CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Replicated: true}
 	if notify {
 		d.Listen = s.listen
+	}
+	if s.turns {
+		d.Turn, d.PassTurn = s.waitTurn, s.passTurn
 	}
 	return d
 }
@@ -116,7 +125,8 @@ func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
 	// Set once for each connection, which costs no append anything; so neither a role nor a reload can change them.
 	set := []string{"default_transaction_isolation = 'read committed'", "default_transaction_deferrable = off",
 		fmt.Sprintf("statement_timeout = %d", (s.statement * 4 / 5).Milliseconds()), "lock_timeout = 0",
-		"client_min_messages = warning"} // a warning may say that a row was not replicated
+		"client_min_messages = warning", // a warning may say that a row was not replicated
+		fmt.Sprintf("idle_in_transaction_session_timeout = %d", turnPatience.Milliseconds())}
 	if l.weakCommit() || l.commit == "local" || l.commit == "remote_write" {
 		set = append(set, "synchronous_commit = on")
 	}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,15 +51,25 @@ func move(t testing.TB, admin *pgx.Conn, o postgres.Options, newest int) {
 // and is then refused if it commits, or goes through if it does not. Hazard 1.
 func TestAppendWaitsForTruncation(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[string]error{"COMMIT": oplog.ErrConflict, "ROLLBACK": nil} {
-		t.Run(end, func(t *testing.T) {
+	for _, c := range []struct {
+		end, way  string
+		turnstile bool
+		want      error
+	}{
+		{"COMMIT", "free", false, oplog.ErrConflict}, {"ROLLBACK", "free", false, nil},
+		{"COMMIT", "free", true, oplog.ErrConflict}, {"ROLLBACK", "free", true, nil},
+		{"COMMIT", "in turn", true, oplog.ErrConflict}, {"ROLLBACK", "in turn", true, nil},
+	} {
+		end, want := c.end, c.want
+		t.Run(fmt.Sprintf("%s/%s/turnstile=%t", end, c.way, c.turnstile), func(t *testing.T) {
 			t.Parallel()
 			o := place(t)
+			o.Turnstile = c.turnstile
 			l := cluster(t, o, 5)
 			admin, watcher := session(t, o.DSN), session(t, o.DSN)
 			move(t, admin, o, 5)
 			done := make(chan error, 1)
-			go func() { done <- l.Append(t.Context(), 6, []byte("late")) }()
+			go func() { done <- ways[c.way](t.Context(), l, 6, "late") }()
 			awaitLocked(t, watcher, o.Prefix)
 			select {
 			case err := <-done:
@@ -117,13 +128,17 @@ func TestTruncatedSlotAtEachLevel(t *testing.T) {
 			t.Parallel()
 			o := place(t)
 			cluster(t, o, 5)
-			n, states := lateInsert(t, o, postgres.AppendText(o), level)
-			if n != 0 {
-				t.Errorf("%d rows were inserted into a truncated slot", n)
-			}
-			want := map[string]string{"READ COMMITTED": "", "REPEATABLE READ": "40001", "SERIALIZABLE": "40001"}[level]
-			if got := strings.Join(states, " "); got != want {
-				t.Errorf("the server refused it with %q, want %q", got, want)
+			for _, text := range []func(postgres.Options) string{postgres.AppendText, postgres.PoliteText} {
+				n, states := lateInsert(t, o, text(o), level)
+				if n != 0 {
+					t.Errorf("%d rows were inserted into a truncated slot", n)
+				}
+				want := map[string]string{"READ COMMITTED": "", "REPEATABLE READ": "40001", "SERIALIZABLE": "40001"}[level]
+				if got := strings.Join(states, " "); got != want {
+					t.Errorf("the server refused it with %q, want %q", got, want)
+				}
+				o = place(t)
+				cluster(t, o, 5)
 			}
 		})
 	}

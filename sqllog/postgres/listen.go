@@ -140,9 +140,10 @@ func (s *session) notifier(ctx context.Context) {
 	}
 }
 
+// notify sends a notification, in a transaction that need not be on the disk: it is a hint, and nothing else is in it.
 func (s *session) notify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.statement)
 	defer cancel()
 	var one int
-	return s.db.QueryRowContext(ctx, "SELECT 1 FROM pg_notify($1, $2)", s.names.channel(), s.token).Scan(&one)
+	return s.db.QueryRowContext(ctx, "SELECT 1 FROM set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", s.names.channel(), s.token).Scan(&one)
 }

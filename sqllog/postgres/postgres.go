@@ -3,7 +3,8 @@
 // The tables are PREFIX_log, PREFIX_snapshot and PREFIX_snapshot_part; Open creates nothing, Init creates them where they
 // are missing, and PrintSQL gives the statements to whoever creates them by hand. Every operation is one statement that
 // commits by itself: no session state, no named prepared statement, no transaction over several messages. So a pooler in
-// transaction or statement mode may stand in between, and rows of other nodes are then noticed by polling.
+// transaction or statement mode may stand in between, and rows of other nodes are then noticed by polling. The exception
+// is an append in a turn (Options.Turnstile, see turn.go), on a session of its own that no pooler shares.
 //
 // An append that was answered is on the server's disk, and on the synchronous standbys if there are any. On an
 // asynchronous standby that is promoted the newest rows may be missing: nodes that had applied them stop and say so, a
@@ -53,6 +54,11 @@ type Options struct {
 	// NoNotify turns notifications off: none is sent when rows were appended, none is listened for. It saves a
 	// connection. It need not be set for a pooler: where notifications do not arrive that is noticed.
 	NoNotify bool
+	// Turnstile has writers that lost a race stand in line, so that of many nodes that append all the time each has its
+	// share and none waits for long; without it they try again by chance, and now and then one node has nearly all rows. It
+	// is as safe with as without, and costs nothing where nobody else appends. All nodes should have it or none: those without do
+	// not give way. Through a pooler that shares sessions there is no line.
+	Turnstile bool
 	// ConnectTimeout bounds one attempt to connect; default 5 s. After a failed one the next follows after 50 ms, then
 	// after twice as long each time, up to once a second.
 	ConnectTimeout time.Duration

@@ -78,6 +78,10 @@ INSERT INTO {snapshot} (id, version, idx, token, parts, size) VALUES (1, {versio
 // SERIALIZABLE adds 40001 for reads that lie on a circle of dependencies, never a success that the lower levels would
 // not give. A role or server with another default level therefore changes nothing but the number of repetitions.
 //
+// In a turn the same statement is the last one of a READ COMMITTED transaction that has written and locked no row before it
+// (turn.go), and commits with it. It reads a snapshot of its own, so the argument is the same; and politeText only adds a
+// condition.
+//
 // # Genesis
 //
 // Row 0 is inserted from the row of the snapshot table, which it locks (FOR SHARE) against being changed: no snapshot can
@@ -137,6 +141,14 @@ func statements(n names) sqllog.Statements {
 	}
 }
 
+// politeText is the append that gives way to whoever has the turn: it inserts only if the lock of the turnstile is free,
+// and holds it until it has committed. It never waits for it.
+func politeText(n names) string {
+	return n.fill(`INSERT INTO {log} (idx, payload) SELECT $1::bigint, $2::bytea FROM {log} p
+		WHERE p.idx = $3::bigint AND p.idx = (SELECT max(idx) FROM {log}) AND pg_try_advisory_xact_lock({turn})
+		FOR KEY SHARE OF p`)
+}
+
 // names are the tables of one cluster.
 type names struct{ schema, prefix string }
 
@@ -154,11 +166,14 @@ func (n names) channel() string { return n.prefix + "_log" }
 
 // fill puts the names into a text.
 func (n names) fill(text string) string {
-	h := fnv.New64a()
-	h.Write([]byte("headwater " + n.qualified("")))
+	key := func(what string) string {
+		h := fnv.New64a()
+		h.Write([]byte("headwater " + n.qualified(what)))
+		return strconv.FormatInt(int64(h.Sum64()), 10)
+	}
 	return strings.NewReplacer("{log}", n.qualified("log"), "{snapshot}", n.qualified("snapshot"),
 		"{snapshot_part}", n.qualified("snapshot_part"), "{version}", strconv.Itoa(schemaVersion),
-		"{lock}", strconv.FormatInt(int64(h.Sum64()), 10)).Replace(text)
+		"{lock}", key(""), "{turn}", key("turn")).Replace(text)
 }
 
 // grants are the least permissions of the roles. UPDATE on the log is needed for its row lock only, never used to change

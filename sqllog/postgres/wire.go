@@ -1,13 +1,16 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,18 +30,53 @@ import (
 type wire struct {
 	net    net.Conn
 	msgs   *pgproto3.Frontend
-	text   string
-	parsed bool // the server has the statement
-	shared bool // each message may reach another session: the statement is sent every time
+	parsed map[string]bool // the texts of the statements that the server has
+	asked  []string        // those that it is being sent
+	shared bool            // each message may reach another session: the statement is sent every time
+	turns  bool            // the session is ours alone and can stand in line: see turn.go
+	turn   bool            // a transaction is open, and has the turn
 }
 
 // newWire takes a connection over from the driver.
-func newWire(c *pgx.Conn, text string, shared bool) (*wire, error) {
+func newWire(c *pgx.Conn, shared bool) (*wire, error) {
 	h, err := c.PgConn().Hijack()
 	if err != nil {
 		return nil, err
 	}
-	return &wire{net: h.Conn, msgs: h.Frontend, text: text, shared: shared}, nil
+	return &wire{net: h.Conn, msgs: h.Frontend, parsed: map[string]bool{}, shared: shared}, nil
+}
+
+// send puts one statement into the buffer. Where there are turns there are several, and the server keeps them by names.
+func (w *wire) send(text string, types []uint32, values ...[]byte) {
+	name := ""
+	if w.turns {
+		h := fnv.New64a()
+		h.Write([]byte(text))
+		name = "hw" + strconv.FormatUint(h.Sum64(), 36)
+	}
+	if w.shared || !w.parsed[text] {
+		w.msgs.SendParse(&pgproto3.Parse{Name: name, Query: text, ParameterOIDs: types})
+		w.asked = append(w.asked, text)
+	}
+	formats := []int16{pgx.BinaryFormatCode}
+	w.msgs.SendBind(&pgproto3.Bind{PreparedStatement: name, ParameterFormatCodes: formats, Parameters: values, ResultFormatCodes: formats})
+	w.msgs.SendExecute(&pgproto3.Execute{})
+}
+
+// flush has the server execute what was put into the buffer, before the deadline of ctx.
+func (w *wire) flush(ctx context.Context) error {
+	deadline, _ := ctx.Deadline() // zero: none
+	if err := w.net.SetDeadline(deadline); err != nil {
+		return unsent(err)
+	}
+	w.msgs.SendSync(&pgproto3.Sync{})
+	switch err := w.msgs.Flush(); {
+	case pgconn.SafeToRetry(err):
+		return err
+	case err != nil:
+		return noAnswer(err)
+	}
+	return nil
 }
 
 // appendRow is the dialect's Append: on the wire of the pinned connection, which the first append makes.
@@ -55,7 +93,7 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 			}
 		}
 		start := time.Now()
-		n, failed = c.wire.append(ctx, int64(at), payload)
+		n, failed = c.wire.append(ctx, s.appendText(c.wire), int64(at), payload)
 		if failed != nil && time.Since(start) >= s.statement {
 			c.expire()
 		}
@@ -65,7 +103,8 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 	if failed == nil {
 		failed = err
 	}
-	if failed == nil && n > 0 || errors.Is(failed, oplog.ErrUnknown) {
+	s.blunt.Store(errors.Is(failed, oplog.ErrUnknown))
+	if failed == nil && n > 0 || s.blunt.Load() {
 		s.tell()
 	}
 	return n, s.doubt(failed)
@@ -117,9 +156,17 @@ func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
 			return unsent(err)
 		}
 	}
-	if c.wire, err = newWire(own, s.append, l.pooled); err != nil {
+	turns := false
+	if s.turns && !l.pooled {
+		if turns, err = s.hasTurns(ctx, own); err != nil {
+			closeNow(own)
+			return unsent(err)
+		}
+	}
+	if c.wire, err = newWire(own, l.pooled); err != nil {
 		return unsent(err)
 	}
+	c.wire.turns = turns
 	return nil
 }
 
@@ -134,30 +181,33 @@ func unsent(err error) error {
 	return fmt.Errorf("%w: not sent: %w", oplog.ErrUnavailable, err)
 }
 
+var appendTypes = []uint32{pgtype.Int8OID, pgtype.ByteaOID, pgtype.Int8OID}
+
+// int8Value is a bigint as the protocol has it.
+func int8Value(v int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
+
 // append sends the statement and waits for the end of its transaction. Only the server's ReadyForQuery, which follows
-// the commit, ends it well: the count of rows comes before. The deadline of ctx ends the waiting and nothing else.
-func (w *wire) append(ctx context.Context, at int64, payload []byte) (int64, error) {
+// the commit, ends it well: the count of rows comes before. The deadline of ctx ends the waiting and nothing else. In a
+// turn the commit is sent along.
+func (w *wire) append(ctx context.Context, text string, at int64, payload []byte) (int64, error) {
 	if hungUp(w.net) {
 		return 0, hungUpError{}
 	}
-	deadline, _ := ctx.Deadline() // zero: none
-	if err := w.net.SetDeadline(deadline); err != nil {
-		return 0, unsent(err)
+	w.send(text, appendTypes, int8Value(at), payload, int8Value(at-1))
+	if w.turn {
+		w.send(commitText, nil)
 	}
-	if !w.parsed || w.shared {
-		w.msgs.SendParse(&pgproto3.Parse{Query: w.text, ParameterOIDs: []uint32{pgtype.Int8OID, pgtype.ByteaOID, pgtype.Int8OID}})
-	}
-	w.msgs.SendBind(&pgproto3.Bind{ParameterFormatCodes: []int16{pgx.BinaryFormatCode},
-		Parameters: [][]byte{binary.BigEndian.AppendUint64(nil, uint64(at)), payload, binary.BigEndian.AppendUint64(nil, uint64(at-1))}})
-	w.msgs.SendExecute(&pgproto3.Execute{})
-	w.msgs.SendSync(&pgproto3.Sync{})
-	switch err := w.msgs.Flush(); {
-	case pgconn.SafeToRetry(err):
+	if err := w.flush(ctx); err != nil {
 		return 0, err
-	case err != nil:
-		return 0, noAnswer(err)
 	}
-	return w.answer()
+	if w.turn {
+		return w.answerInTurn(ctx)
+	}
+	a, err := w.answer()
+	if err == nil && a.status != 'I' {
+		err = fmt.Errorf("the statement did not commit by itself: the session was handed over in a transaction: %w", oplog.ErrUnknown)
+	}
+	return a.rows, err
 }
 
 // hungUpError is the error of an append that was not sent because the server had ended the connection while it was idle,
@@ -177,44 +227,61 @@ func (staleError) Error() string { return "the connection was opened when the se
 // SafeToRetry tells the classifier that nothing was sent.
 func (staleError) SafeToRetry() bool { return true }
 
-// answer reads what the server says to one append.
-func (w *wire) answer() (n int64, failed error) {
+// answer is what the server said up to the end of an exchange.
+type answer struct {
+	rows   int64       // inserted, by the last statement that inserts
+	value  []byte      // what the last statement that selects one column selected
+	found  []oplog.Row // what those that select an index and a payload selected
+	tag    string      // of the last statement
+	status byte        // of the transaction: I none, T open, E failed
+}
+
+// answer reads what the server says to what was flushed.
+func (w *wire) answer() (a answer, failed error) {
 	var warned error
 	for {
 		msg, err := w.msgs.Receive()
 		if err != nil {
 			switch {
 			case failed != nil: // the server said why before it closed the connection
-				return 0, failed
+				return a, failed
 			case warned != nil:
-				return 0, warned
+				return a, warned
 			}
-			return 0, noAnswer(err)
+			return a, noAnswer(err)
 		}
 		switch m := msg.(type) {
 		case *pgproto3.ParseComplete:
-			w.parsed = true
+			w.parsed[w.asked[0]] = true
+			w.asked = w.asked[1:]
+		case *pgproto3.DataRow:
+			switch { // the message's memory is the driver's
+			case len(m.Values) == 1:
+				a.value = bytes.Clone(m.Values[0])
+			case len(m.Values) == 2 && len(m.Values[0]) == 8:
+				a.found = append(a.found, oplog.Row{Index: oplog.Index(binary.BigEndian.Uint64(m.Values[0])), Payload: append([]byte{}, m.Values[1]...)})
+			}
 		case *pgproto3.CommandComplete:
-			n = pgconn.NewCommandTag(string(m.CommandTag)).RowsAffected()
+			tag := pgconn.NewCommandTag(string(m.CommandTag))
+			if tag.Insert() {
+				a.rows = tag.RowsAffected()
+			}
+			a.tag = tag.String()
 		case *pgproto3.ErrorResponse:
 			failed = pgconn.ErrorResponseToPgError(m)
 			if m.SeverityUnlocalized == "FATAL" || m.SeverityUnlocalized == "PANIC" {
-				return 0, failed
+				return a, failed
 			}
 		case *pgproto3.NoticeResponse:
 			if m.SeverityUnlocalized == "WARNING" {
 				warned = fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", m.Message, m.Code, warning(m.Code))
 			}
 		case *pgproto3.ReadyForQuery:
-			switch {
-			case failed != nil:
-				return 0, failed
-			case warned != nil:
-				return 0, warned
-			case m.TxStatus != 'I':
-				return 0, fmt.Errorf("the statement did not commit by itself: the session was handed over in a transaction: %w", oplog.ErrUnknown)
+			a.status, w.asked = m.TxStatus, nil // those behind an error were not looked at
+			if failed == nil {
+				failed = warned
 			}
-			return n, nil
+			return a, failed
 		}
 	}
 }
