@@ -142,7 +142,8 @@ type SnapshotWriter interface {
 	// rows but none at or above the index (a snapshot of a history that the log does not have); nothing changed.
 	// After ErrUnknown it may be called again.
 	Commit(ctx context.Context) error
-	// Abort drops the parts. It does nothing after Commit succeeded.
+	// Abort drops the parts. It does nothing after Commit succeeded, and leaves them to the next commit's sweep after one
+	// whose outcome is unknown.
 	Abort(ctx context.Context) error
 }
 

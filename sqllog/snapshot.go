@@ -62,6 +62,7 @@ type writer struct {
 	token     []byte
 	ended     bool // committed or aborted
 	committed bool
+	doubted   bool // a Commit ended without saying what it did, and may yet take effect
 }
 
 func (w *writer) WritePart(ctx context.Context, part []byte) error {
@@ -93,6 +94,7 @@ func (w *writer) Commit(ctx context.Context) error {
 		err = w.refused(ctx)
 	}
 	if err != nil {
+		w.doubted = w.doubted || !oplog.NotApplied(err)
 		return fmt.Errorf("commit the snapshot at %d: %w", w.info.Index, err)
 	}
 	w.committed, w.ended = true, true
@@ -122,6 +124,11 @@ func (w *writer) Abort(ctx context.Context) error {
 		return nil
 	}
 	w.ended = true
+	if w.doubted {
+		// The commit may be under way on the server. Neither statement would see what the other does, and the current
+		// snapshot would be without its parts. If it is not to be current, a later commit's sweep takes them.
+		return nil
+	}
 	v := values{Token: w.token, Limit: int64(sweepLimit)}
 	if err := w.log.sweep(ctx, w.log.c.Dialect.Statements.Abort, v); err != nil {
 		return fmt.Errorf("abort the snapshot at %d: %w", w.info.Index, err)
