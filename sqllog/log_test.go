@@ -365,3 +365,38 @@ func TestConfigRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestAbortAfterDoubtedCommit: after a commit of a snapshot that may still take effect, its parts are not deleted. Hazard 5.
+func TestAbortAfterDoubtedCommit(t *testing.T) {
+	for end, aborts := range map[error]int{errOdd: 0, errFull: 1} {
+		f := &fake{exec: func(_ context.Context, text string) (int64, error) {
+			switch text {
+			case "commit":
+				return 0, end
+			case "part":
+				return 1, nil
+			}
+			return 0, nil
+		}}
+		l := newLog(t, f, func(c *sqllog.Config) {
+			s := &c.Dialect.Statements
+			s.InsertPart.Text, s.Commit.Text, s.Abort.Text = "part", "commit", "abort"
+		})
+		w, err := l.CreateSnapshot(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WritePart(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Commit(t.Context()); err == nil {
+			t.Error("commit succeeded")
+		}
+		if err := w.Abort(t.Context()); err != nil {
+			t.Errorf("abort: %v", err)
+		}
+		if n, _ := f.seen("abort"); n != aborts {
+			t.Errorf("after a commit that ended in %v the parts were deleted %d times, want %d", end, n, aborts)
+		}
+	}
+}
