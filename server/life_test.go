@@ -285,7 +285,7 @@ func TestCallersDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err := dial(t, addr).Invoke(ctx, procedures+"Counts", &pb.CountsRequest{Read: &pb.Read{AtLeastIndex: 9}}, &pb.CountsResponse{})
-	if err == nil || ctx.Err() == nil {
-		t.Errorf("error %v, context %v", err, ctx.Err())
+	if status.Code(err) != codes.DeadlineExceeded { // told by the server or by the caller's own clock, whichever was first
+		t.Errorf("the call ended in %v", err)
 	}
 }

@@ -88,7 +88,7 @@ var known = compile([]pattern{
 		{"recovery", boolKind}, {"read_only", textKind}, {"fsync", textKind}, {"full_page_writes", textKind}, {"commit", textKind},
 		{"standbys", textKind}, {"messages", textKind}}, run: postgresLook}},
 	{`select count\(to_regclass\(t\)\)`, plan{params: []kind{textKind, textKind, textKind}, columns: []column{{"count", int8Kind}}, run: present}},
-	{`select 1 from pg_notify\(`, plan{params: []kind{textKind, textKind}, columns: []column{{"one", int4Kind}}, run: one}},
+	{`select 1 from set_config\('synchronous_commit', 'off', true\), pg_notify\(`, plan{params: []kind{textKind, textKind}, columns: []column{{"one", int4Kind}}, run: one}},
 	{`listen `, plan{tag: "LISTEN", run: nothing}},
 
 	// The talk with MySQL.
