@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/meta"
@@ -36,28 +36,16 @@ func rounds(t testing.TB, quick int) int {
 // nodes opens n nodes on the database, the first of which makes it a cluster.
 func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []*headwater.Store {
 	t.Helper()
-	var stores []*headwater.Store
+	var logs []oplog.Log
 	for range n {
 		postgres.Apart()
 		l, err := postgres.Open(t.Context(), o)
 		if err != nil {
 			t.Fatalf("open: %v", err)
 		}
-		if _, err := headwater.Init(t.Context(), l); err != nil && !errors.Is(err, oplog.ErrExists) {
-			t.Fatalf("init: %v", err)
-		}
-		s, err := headwater.Open(t.Context(), l, engine)
-		if err != nil {
-			t.Fatalf("open a node: %v", err)
-		}
-		t.Cleanup(func() {
-			if err := errors.Join(s.Close(), l.Close()); err != nil {
-				t.Errorf("close: %v", err)
-			}
-		})
-		stores = append(stores, s)
+		logs = append(logs, l)
 	}
-	return stores
+	return clustertest.Nodes(t, engine, logs...)
 }
 
 // counter is a client that prepares one object after another until it is told to stop. Each PrepareObjects that takes
