@@ -175,3 +175,18 @@ func Main(m *testing.M) int {
 	}()
 	return m.Run()
 }
+
+// Await asks every few milliseconds until done says yes, and fails the test after a minute: what is waited for has no
+// signal of its own.
+func Await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}

@@ -22,11 +22,7 @@ func nodes(t *testing.T, n int, o mysql.Options, engine headwater.Options) []*he
 	t.Helper()
 	logs := make([]oplog.Log, n)
 	for i := range logs {
-		l, err := mysql.Open(t.Context(), o)
-		if err != nil {
-			t.Fatalf("open: %v", err)
-		}
-		logs[i] = l
+		logs[i] = openNode(t, o)
 	}
 	return clustertest.Nodes(t, engine, logs...)
 }

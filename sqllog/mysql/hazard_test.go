@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
 )
@@ -65,15 +65,7 @@ func waitsForLock(t testing.TB, o mysql.Options, watch *sql.Conn, n int) {
 // poll asks every few milliseconds until done says yes.
 func poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(3 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(30 * time.Second); !done(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
+	dbtest.Await(t, what, done)
 }
 
 // number is the server's error number, 0 for none.

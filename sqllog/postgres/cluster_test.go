@@ -38,12 +38,7 @@ func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []
 	t.Helper()
 	var logs []oplog.Log
 	for range n {
-		postgres.Apart()
-		l, err := postgres.Open(t.Context(), o)
-		if err != nil {
-			t.Fatalf("open: %v", err)
-		}
-		logs = append(logs, l)
+		logs = append(logs, openNode(t, o))
 	}
 	return clustertest.Nodes(t, engine, logs...)
 }

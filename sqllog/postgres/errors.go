@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -89,6 +91,13 @@ func classify(err error) sqllog.Verdict {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		return ofState(e.Code)
+	}
+	var certificate *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) {
+		return refused
 	}
 	if pgconn.SafeToRetry(err) { // nothing was sent
 		return afresh

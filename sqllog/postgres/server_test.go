@@ -196,7 +196,7 @@ func TestSecrets(t *testing.T) {
 		"odd escape":       {"postgres://secretive:hunter2%zz@" + p.Addr(), oplog.ErrSettings},
 		"odd pairs":        {"host=127.0.0.1 password=hunter2 sslmode", oplog.ErrSettings},
 		"space":            {"postgres://secretive:hunter2 hunter2@" + p.Addr() + "/x y?=", nil},
-		"TLS not offered":  {strings.Replace(dsn("wrong-hunter2", p.Addr(), ""), "disable", "verify-full", 1), oplog.ErrUnavailable},
+		"TLS not offered":  {strings.Replace(dsn("wrong-hunter2", p.Addr(), ""), "disable", "verify-full", 1), oplog.ErrSettings},
 		"setting unknown":  {dsn("right-hunter2", p.Addr(), "&hunter=hunter3"), nil},
 		"no database name": {"hunter2", nil},
 	} {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog"
 )
 
@@ -45,12 +47,12 @@ func (d *direct) location() string { return describe(d.config) }
 
 func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
 	err = d.gate.Pass(ctx, func() error {
-		config, connected := uncancelling(d.config)
+		config, a := d.attempt()
 		raw, err := stdlib.GetConnector(*config, stdlib.OptionShouldPing(neverPing)).Connect(ctx)
 		if err != nil {
-			return unveil(err)
+			return a.explain(unveil(err))
 		}
-		connected()
+		a.made.Store(true)
 		c = raw.(*stdlib.Conn)
 		return nil
 	})
@@ -59,30 +61,67 @@ func (d *direct) connect(ctx context.Context) (c *stdlib.Conn, err error) {
 
 func (d *direct) dedicated(ctx context.Context) (c *pgx.Conn, err error) {
 	err = d.gate.Pass(ctx, func() (err error) {
-		config, connected := uncancelling(d.config)
+		config, a := d.attempt()
 		c, err = pgx.ConnectConfig(ctx, config)
-		connected()
-		return unveil(err)
+		a.made.Store(err == nil)
+		return a.explain(unveil(err))
 	})
 	return c, err
 }
 
 var errNoCancel = errors.New("statements are not cancelled on the server")
 
-// uncancelling returns a configuration for one connection, and what must be called when it is made. From then on the
-// driver's requests to cancel statements, each over another connection, go nowhere: our reads are short, the server's
-// statement timeout ends what is not, and PgBouncer 1.18 dies of such requests now and then.
-func uncancelling(config *pgx.ConnConfig) (c *pgx.ConnConfig, connected func()) {
-	c = config.Copy()
-	var made atomic.Bool
+// attempt is one attempt to connect.
+type attempt struct {
+	made  atomic.Bool // the connection is there
+	plain atomic.Bool // a server answered that it has no TLS
+	must  bool        // nothing but TLS will do
+}
+
+// attempt returns a configuration for one connection. Once that is made, the driver's requests to cancel statements, each
+// over another connection, go nowhere: our reads are short, the server's statement timeout ends what is not, and PgBouncer
+// 1.18 dies of such requests now and then.
+func (d *direct) attempt() (c *pgx.ConnConfig, a *attempt) {
+	c = d.config.Copy()
+	a = &attempt{must: c.TLSConfig != nil && !slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.TLSConfig == nil })}
 	dial := c.DialFunc
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if made.Load() {
+		if a.made.Load() {
 			return nil, errNoCancel
 		}
-		return dial(ctx, network, address)
+		n, err := dial(ctx, network, address)
+		if t, ok := n.(*net.TCPConn); ok && a.must {
+			n = &greeted{TCPConn: t, attempt: a}
+		}
+		return n, err
 	}
-	return c, func() { made.Store(true) }
+	return c, a
+}
+
+// explain says that it is the settings that keep us out, where they do: the driver has no error for that.
+func (a *attempt) explain(err error) error {
+	if err != nil && a.must && a.plain.Load() && state(err) == "" {
+		return fmt.Errorf("the server offers no TLS, and sslmode asks for it: %w: %w", oplog.ErrSettings, err)
+	}
+	return err
+}
+
+// greeted is a connection that looks at the first byte of a server that was asked for TLS: S, or N for no.
+type greeted struct {
+	*net.TCPConn
+	attempt *attempt
+	seen    bool
+}
+
+func (g *greeted) Read(b []byte) (int, error) {
+	n, err := g.TCPConn.Read(b)
+	if n > 0 && !g.seen {
+		g.seen = true
+		if b[0] == 'N' {
+			g.attempt.plain.Store(true)
+		}
+	}
+	return n, err
 }
 
 // neverPing: a connection is tried before it is used again by conn.ResetSession, which gives up sooner.
