@@ -52,10 +52,8 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 	var b *batch[R]
 	var row RowInfo
 	var payload []byte
-	timer := newTimer()
-	defer timer.stop()
 	for {
-		facts := r.table.flushFacts(b, time.Now())
+		facts := r.table.flushFacts(b, r.o.World.Now())
 		do := step.next(facts)
 		switch do.kind {
 		case flushStop:
@@ -66,12 +64,7 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 		case flushPass:
 			r.passTurn(step)
 		case flushWait:
-			timer.set(do.until)
-			select {
-			case <-r.wakeFlusher:
-			case <-timer.c():
-			case <-ctx.Done():
-			}
+			r.o.World.Wait(ctx, do.until, r.wakeFlusher, nil)
 		case flushRequeue:
 			r.table.requeue(b)
 			b = nil
@@ -92,10 +85,10 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 // takeTurn waits for a turn in the log, and hands the rows above applied that come with it to the tailer.
 func (r *Replica[S, R]) takeTurn(ctx context.Context, step *flushStep, applied oplog.Index) {
 	r.table.lineUp()
-	waiting, cancel := context.WithTimeout(ctx, turnPatience)
+	waiting, cancel := r.o.World.Timeout(ctx, turnPatience)
 	rows, newest, err := r.turnstile.Turn(waiting, applied, r.o.ReadBytes)
 	cancel()
-	step.turned(newest, err, time.Now())
+	step.turned(newest, err, r.o.World.Now())
 	r.table.turned(rows, newest)
 	signal(r.wakeTailer)
 }
@@ -106,7 +99,7 @@ func (r *Replica[S, R]) passTurn(step *flushStep) {
 		return
 	}
 	step.passed()
-	ctx, cancel := context.WithTimeout(context.Background(), turnHold)
+	ctx, cancel := r.o.World.Timeout(context.Background(), turnHold)
 	defer cancel()
 	r.turnstile.PassTurn(ctx)
 }
@@ -138,14 +131,14 @@ func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts) (RowInfo, []byte) {
 // append sends the batch in hand and deals with how that ended.
 func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R], row RowInfo, payload []byte) {
 	r.table.ask(b.slot)
-	start := time.Now()
-	asking, cancel := context.WithTimeout(ctx, appendPatience)
+	start := r.o.World.Now()
+	asking, cancel := r.o.World.Timeout(ctx, appendPatience)
 	err := r.log.Append(asking, b.slot, payload)
 	cancel()
 	if err != nil && !errors.Is(err, oplog.ErrConflict) { // it may not have come so far as to end the turn
 		r.passTurn(step)
 	}
-	now := time.Now()
+	now := r.o.World.Now()
 	r.appended(step, b, ownRow{row, len(payload)}, err, now, now.Sub(start))
 }
 

@@ -21,6 +21,7 @@ type Options struct {
 	RetryMin         time.Duration // first pause after a database error; default 20 ms
 	RetryMax         time.Duration // longest pause; default 1 s
 	Events           Events
+	World            World // zero, but in simulations
 }
 
 // Events are told what happens; each may be nil. They are called from the engine's goroutines and must not block
@@ -63,6 +64,7 @@ func (o Options) withDefaults() Options {
 	if o.RetryMax == 0 {
 		o.RetryMax = max(time.Second, o.RetryMin)
 	}
+	o.World = o.World.withDefaults()
 	return o
 }
 

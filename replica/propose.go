@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -65,7 +64,7 @@ type ownRow struct {
 // table is what callers, flusher, tailer and snapshotter share, behind the one mutex of the engine. Nothing in it
 // waits, and nothing in it calls out while the mutex is held.
 type table[R any] struct {
-	mu sync.Mutex
+	mu lock
 
 	front       []*entry[R] // came back from a lost slot; goes before queue
 	queue       []*entry[R]
@@ -82,6 +81,9 @@ type table[R any] struct {
 	inLine    bool        // the flusher waits for a turn
 	found     []oplog.Row // what came with the turn, for the tailer
 	nudged    bool        // an append met something that the tailer will find by a read
+	watching  bool        // the watcher waits, or is about to
+	watched   oplog.Index // for rows above this one
+	woken     bool        // its last wait is over
 
 	refusal error // why proposals are refused; nil: they are not
 	ended   error // why waits end; nil: they go on
@@ -94,6 +96,11 @@ type table[R any] struct {
 	forced  []*snapCall
 
 	look *lookup // the next look at the log's newest index; nobody has started it yet
+}
+
+// init makes t the table of a replica that is being opened. step is called whenever the mutex was held.
+func (t *table[R]) init(now time.Time, step func()) {
+	t.current, t.mu.step = now, step
 }
 
 // enqueue takes the commands of one call, or refuses all of them.
@@ -413,9 +420,7 @@ func (r *Replica[S, R]) Propose(ctx context.Context, commands ...[]byte) []Resul
 	}
 	c := r.table.enqueue(commands, &r.o, r.maxCommand)
 	signal(r.wakeFlusher)
-	select {
-	case <-c.done:
-	case <-ctx.Done():
+	if !r.o.World.Wait(ctx, time.Time{}, c.done, nil) {
 		r.table.abandon(c, ctx.Err())
 	}
 	return c.results

@@ -7,8 +7,9 @@
 // The engine is a ring with one direction, and each station has a file: propose.go (the queue and the waiters) →
 // flush.go (one append of many commands) → the log → tail.go (apply, in order) → view.go (publish) → the answer.
 // snapshot.go keeps the log short beside it, row.go and snapfile.go hold the stored forms. What each station decides is
-// in a step type without goroutine, clock or I/O (flushstep.go, tailstep.go with apply.go, snapstep.go), so that a
-// simulation can repeat it by a seed. Start reading at the heads of flush.go and tail.go.
+// in a step type without goroutine, clock or I/O (flushstep.go, tailstep.go with apply.go, snapstep.go); what the
+// goroutines around the steps need of time, waiting and chance comes from a World (world.go), so that a simulation can
+// repeat all of it by a seed. Start reading at the heads of flush.go and tail.go.
 //
 // There is no promise of stability for this package before v1: programs use package headwater.
 package replica
@@ -183,12 +184,11 @@ type Replica[S, R any] struct {
 	wakeTailer      chan struct{}
 	wakeSnapshotter chan struct{}
 	wakeLooker      chan struct{}
-	watchAfter      chan oplog.Index // tailer → watcher: wait for rows above it
-	watchWoke       chan oplog.Index // watcher → tailer: the wait after it is over
+	wakeWatcher     chan struct{}
 
 	stopped chan struct{} // closed when nothing will be applied any more: halted or closed
 	cancel  context.CancelFunc
-	running sync.WaitGroup
+	running crew
 	closing sync.Once
 }
 
@@ -204,7 +204,7 @@ func Open[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], o Optio
 	if err := errors.Join(o.validate(), m.validate()); err != nil {
 		return nil, fmt.Errorf("open replica: %w", err)
 	}
-	r := prepare(log, m, o, Token(randomBytes()))
+	r := prepare(log, m, o)
 	if r.maxCommand < 1 {
 		return nil, fmt.Errorf("open replica: %w: the database takes payloads of %d bytes only", oplog.ErrSettings, log.Info().MaxPayload)
 	}
@@ -217,7 +217,7 @@ func Open[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], o Optio
 }
 
 // prepare returns a replica that knows nothing yet.
-func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options, token Token) *Replica[S, R] {
+func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options) *Replica[S, R] {
 	maxRow := MaxRowBytes
 	if most := log.Info().MaxPayload; most > 0 {
 		maxRow = min(maxRow, most)
@@ -225,9 +225,9 @@ func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options, token Token) *
 	o.RowBytes = min(o.RowBytes, maxRow)
 	turnstile, _ := log.(oplog.Turnstile)
 	return &Replica[S, R]{
-		log: log, turnstile: turnstile, m: m, o: o, token: token, maxCommand: maxRow - rowOverhead - commandOverhead,
+		log: log, turnstile: turnstile, m: m, o: o, token: Token(o.World.Random()), maxCommand: maxRow - rowOverhead - commandOverhead,
 		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
-		wakeLooker: make(chan struct{}, 1), watchAfter: make(chan oplog.Index, 1), watchWoke: make(chan oplog.Index, 1),
+		wakeLooker: make(chan struct{}, 1), wakeWatcher: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 	}
 }
@@ -250,12 +250,12 @@ func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
 	if want := r.o.ClusterID; want != (ID{}) && want != r.genesis.ClusterID {
 		return nil, fmt.Errorf("%w: expected %s, found %s", ErrWrongCluster, want, r.genesis.ClusterID)
 	}
-	now := time.Now()
+	now := r.o.World.Now()
 	tail.current = now
 	tail.set(snap.State, snap.Index, snap.Digest)
 	tail.behind()
 	tail.looked(bounds, nil, now)
-	r.table = table[R]{current: now}
+	r.table.init(now, r.o.World.Step)
 	r.table.status = Status{ClusterID: r.genesis.ClusterID, Incarnation: r.genesis.Incarnation}
 	r.table.meter = snapMeter{interval: oplog.Index(r.o.SnapshotInterval)}
 	r.table.stored(bounds.Snapshot)
@@ -308,7 +308,7 @@ func (r *Replica[S, R]) pauses() pauses { return pauses{r.o.RetryMin, r.o.RetryM
 
 // chance returns a source of chance for one goroutine.
 func (r *Replica[S, R]) chance() *mrand.Rand {
-	seed := randomBytes()
+	seed := r.o.World.Random()
 	return mrand.New(mrand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
 }
 
@@ -317,11 +317,15 @@ func (r *Replica[S, R]) start(tail *tailStep[S, R]) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	flush := &flushStep{rowCommands: r.o.RowCommands, rowBytes: r.o.RowBytes, retry: r.pauses(), chance: r.chance(), fair: r.turnstile != nil}
-	r.running.Go(func() { r.flush(ctx, flush) })
-	r.running.Go(func() { r.tail(ctx, tail) })
-	r.running.Go(func() { r.watch(ctx, &retrier{r.pauses(), r.chance(), &r.o.Events}) })
-	r.running.Go(func() { r.looker(ctx) })
-	r.running.Go(func() { r.snapshots(ctx, &retrier{r.pauses(), r.chance(), &r.o.Events}) })
+	retrier := func() *retrier { return &retrier{&r.o.World, r.pauses(), r.chance(), &r.o.Events} }
+	watching, snapshotting := retrier(), retrier()
+	r.running.start(&r.o.World,
+		func() { r.flush(ctx, flush) },
+		func() { r.tail(ctx, tail) },
+		func() { r.watch(ctx, watching) },
+		func() { r.looker(ctx) },
+		func() { r.snapshots(ctx, snapshotting) },
+	)
 }
 
 // Close stops the engine, answers every waiter and waits for its goroutines. What is queued ends in ErrClosed; what
@@ -332,12 +336,12 @@ func (r *Replica[S, R]) Close() error {
 		r.table.close()
 		r.cancel()
 		signal(r.wakeFlusher)
-		r.running.Wait()
+		r.o.World.Wait(context.Background(), time.Time{}, r.running.gone, nil)
 		if r.table.end(ErrClosed) {
 			close(r.stopped)
 		}
 		close(r.View().next)
-		if st, changed := r.table.closed(); changed {
+		if st, changed := r.table.closed(r.o.World.Now()); changed {
 			r.o.Events.stateOf(st)
 		}
 	})

@@ -162,7 +162,8 @@ func (w *simWorld) boot(i int) {
 	var token Token
 	binary.LittleEndian.PutUint64(token[:], w.dice.Uint64())
 	for {
-		r := prepare[chain, uint64](simLog{w.db.Open(), w}, chainMachine(), o, token)
+		o.World = World{Random: func() [16]byte { return token }}.withDefaults()
+		r := prepare[chain, uint64](simLog{w.db.Open(), w}, chainMachine(), o)
 		tail, err := r.begin(context.Background())
 		if err != nil {
 			continue // the dice were against it
@@ -191,7 +192,11 @@ func (w *simWorld) act(i int) {
 	case dice < 55:
 		w.flushOnce(n)
 	case dice < 92:
-		do := n.r.tailOnce(ctx, n.tail, w.chance(50))
+		if w.chance(50) {
+			n.r.table.watch(n.tail.applied)
+			n.r.table.watchEnded()
+		}
+		do := n.r.tailOnce(ctx, n.tail)
 		if n.tail.final() {
 			w.t.Errorf("node %d: %v: %s", i, n.tail.condition, n.tail.reason)
 		}
@@ -266,7 +271,7 @@ func (w *simWorld) settle() {
 	for i, n := range w.nodes {
 		for range 300 {
 			w.flushOnce(n)
-			n.r.tailOnce(context.Background(), n.tail, true)
+			n.wake()
 			time.Sleep(20 * time.Millisecond)
 		}
 		if st := n.r.Status(); st.Queued != 0 || st.InFlight != 0 {
@@ -275,7 +280,7 @@ func (w *simWorld) settle() {
 	}
 	for _, n := range w.nodes {
 		for range 300 {
-			n.r.tailOnce(context.Background(), n.tail, true)
+			n.wake()
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
@@ -382,4 +387,11 @@ func TestSimulationRepeats(t *testing.T) {
 	if n := strings.Count(traces[0], "\n"); n < 1000 {
 		t.Errorf("the trace has %d lines only", n)
 	}
+}
+
+// wake lets the tailer of n do one thing, as after a hint.
+func (n *simNode) wake() {
+	n.r.table.watch(n.tail.applied)
+	n.r.table.watchEnded()
+	n.r.tailOnce(context.Background(), n.tail)
 }

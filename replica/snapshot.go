@@ -48,13 +48,13 @@ func (r *Replica[S, R]) Snapshot(ctx context.Context) (oplog.Index, error) {
 	c, err := r.table.force()
 	if err == nil {
 		signal(r.wakeSnapshotter)
-		select {
-		case <-c.done:
-			err = c.err
-		case <-r.stopped:
-			err = r.table.endedBy()
-		case <-ctx.Done():
+		switch {
+		case !r.o.World.Wait(ctx, time.Time{}, c.done, r.stopped):
 			err = ctx.Err()
+		case over(c.done):
+			err = c.err
+		default:
+			err = r.table.endedBy()
 		}
 	}
 	if err != nil {
@@ -66,16 +66,11 @@ func (r *Replica[S, R]) Snapshot(ctx context.Context) (oplog.Index, error) {
 // snapshots is the snapshotter's goroutine.
 func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
 	s := snapshotter[S, R]{r: r}
-	timer := newTimer()
-	defer timer.stop()
+	var again time.Time // the next try of what failed; zero: nothing did
 	failures := 0
 	for {
-		select {
-		case <-r.wakeSnapshotter:
-		case <-timer.c():
-		case <-r.stopped:
-			return
-		case <-ctx.Done():
+		r.o.World.Wait(ctx, again, r.wakeSnapshotter, r.stopped)
+		if ctx.Err() != nil || over(r.stopped) {
 			return
 		}
 		calls := r.table.takeForced()
@@ -89,14 +84,13 @@ func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
 		}
 		r.table.database("snapshot", err)
 		if err == nil {
-			failures = 0
-			timer.set(time.Time{})
+			failures, again = 0, time.Time{}
 			continue
 		}
 		pause := retry.pauses.after(failures, retry.chance)
 		retry.events.retry("snapshot", err, pause)
 		failures++
-		timer.set(time.Now().Add(pause))
+		again = r.o.World.Now().Add(pause)
 	}
 }
 
@@ -118,10 +112,10 @@ func (s *snapshotter[S, R]) cycle(ctx context.Context, force bool) (oplog.Index,
 	view := r.View()
 	stored := bounds.Snapshot.Index
 	if (due || force) && view.Index > stored {
-		start := time.Now()
+		start := r.o.World.Now()
 		size, err := s.store(ctx, view)
 		if err == nil || !isConflict(err) {
-			r.o.Events.snapshot(view.Index, size, time.Since(start), err)
+			r.o.Events.snapshot(view.Index, size, r.o.World.Now().Sub(start), err)
 		}
 		switch {
 		case isConflict(err): // somebody else was faster, and the stored one is as good
@@ -146,7 +140,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 	}
 	defer func() {
 		if err != nil {
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
+			cleanup, cancel := r.o.World.Timeout(context.WithoutCancel(ctx), abortTime)
 			defer cancel()
 			w.Abort(cleanup) // what it leaves behind is swept by the next commit
 		}
@@ -161,7 +155,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 		pipe.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		checked <- err
 	}()
-	parts := &partWriter{ctx: ctx, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
+	parts := &partWriter{ctx: ctx, world: &r.o.World, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
 	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view.Index, view.State)
 	check.CloseWithError(err) // nil: the end of the stream
 	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
@@ -230,7 +224,7 @@ func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error 
 	}
 	total := 0
 	for {
-		start := time.Now()
+		start := r.o.World.Now()
 		n, err := r.log.Truncate(ctx, below, truncateRows)
 		if err != nil {
 			return fmt.Errorf("truncate below index %d: %w", below, err)
@@ -238,7 +232,7 @@ func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error 
 		if total += n; n == 0 {
 			break
 		}
-		if !sleep(ctx, pace(time.Since(start))) {
+		if !r.o.World.sleep(ctx, pace(r.o.World.Now().Sub(start))) {
 			return ctx.Err()
 		}
 	}
@@ -253,12 +247,13 @@ func pace(took time.Duration) time.Duration { return min(took, longestPace) }
 
 // partWriter cuts a stream into the parts of a snapshot.
 type partWriter struct {
-	ctx  context.Context // for the calls that Write makes; lives as long as the one snapshot
-	w    oplog.SnapshotWriter
-	part []byte
-	most int // bytes of a part
-	sum  *xxh3.Hasher
-	size int64
+	ctx   context.Context // for the calls that Write makes; lives as long as the one snapshot
+	world *World
+	w     oplog.SnapshotWriter
+	part  []byte
+	most  int // bytes of a part
+	sum   *xxh3.Hasher
+	size  int64
 }
 
 // partBytes is how large the parts of a snapshot are: a database that takes smaller rows takes smaller parts.
@@ -288,7 +283,7 @@ func (p *partWriter) flush() error {
 	if len(p.part) == 0 {
 		return nil
 	}
-	start := time.Now()
+	start := p.world.Now()
 	if err := p.w.WritePart(p.ctx, p.part); err != nil {
 		return err
 	}
@@ -296,7 +291,7 @@ func (p *partWriter) flush() error {
 	p.size += int64(len(p.part))
 	full := len(p.part) == p.most
 	p.part = p.part[:0]
-	if full && !sleep(p.ctx, pace(time.Since(start))) {
+	if full && !p.world.sleep(p.ctx, pace(p.world.Now().Sub(start))) {
 		return p.ctx.Err()
 	}
 	return nil

@@ -33,7 +33,7 @@ func (c Condition) String() string {
 func (r *Replica[S, R]) Status() Status {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
-	return r.table.picture(time.Now())
+	return r.table.picture(r.o.World.Now())
 }
 
 // picture completes the status as of now.
@@ -84,8 +84,34 @@ func (t *table[R]) tailFacts(now time.Time) tailFacts {
 		f.recall = f.recall || b.recall
 	}
 	f.suspected = t.suspected
-	t.handed, t.found, t.nudged, t.suspected = nil, nil, false, false
+	f.woken = t.woken && t.watched >= t.status.Applied
+	t.handed, t.found, t.nudged, t.suspected, t.woken = nil, nil, false, false, false
 	return f
+}
+
+// watch notes that the watcher is to wait for rows above after. It reports false while it waits already.
+func (t *table[R]) watch(after oplog.Index) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watching {
+		return false
+	}
+	t.watching, t.watched = true, after
+	return true
+}
+
+// toWatch returns after which row the watcher is to wait.
+func (t *table[R]) toWatch() oplog.Index {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watched
+}
+
+// watchEnded notes that the wait is over: the log may hold such a row.
+func (t *table[R]) watchEnded() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watching, t.woken = false, true
 }
 
 // recalls takes the waiters whose rows were jumped over while they were being appended.
@@ -238,10 +264,10 @@ func (t *table[R]) close() {
 }
 
 // closed makes Closed the condition. It reports false where it was before.
-func (t *table[R]) closed() (Status, bool) {
+func (t *table[R]) closed(now time.Time) (Status, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed := t.status.Condition != Closed
 	t.status.Condition, t.status.At, t.status.Reason = Closed, 0, ""
-	return t.picture(time.Now()), changed
+	return t.picture(now), changed
 }

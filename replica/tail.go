@@ -38,36 +38,23 @@ import (
 
 // tail is the tailer's goroutine.
 func (r *Replica[S, R]) tail(ctx context.Context, step *tailStep[S, R]) {
-	timer := newTimer()
-	defer timer.stop()
-	armed, woken := false, false
 	for ctx.Err() == nil {
-		do := r.tailOnce(ctx, step, woken)
-		woken = false
+		do := r.tailOnce(ctx, step)
 		switch do.kind {
 		case tailStop:
 			return
 		case tailWait:
-			if !armed && !step.readDue { // a read that is only put off needs no wake-up
-				r.watchAfter <- step.applied
-				armed = true
+			if !step.readDue && r.table.watch(step.applied) { // a read that is only put off needs no wake-up
+				signal(r.wakeWatcher)
 			}
-			timer.set(do.until)
-			select {
-			case after := <-r.watchWoke:
-				armed, woken = false, after >= step.applied
-			case <-r.wakeTailer:
-			case <-timer.c():
-			case <-ctx.Done():
-			}
+			r.o.World.Wait(ctx, do.until, r.wakeTailer, nil)
 		}
 	}
 }
 
 // tailOnce decides on the next thing to do and does it, but for waiting.
-func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R], woken bool) tailDo {
-	facts := r.table.tailFacts(time.Now())
-	facts.woken = woken
+func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R]) tailDo {
+	facts := r.table.tailFacts(r.o.World.Now())
 	if facts.recall {
 		r.settle(r.View(), r.table.recalls())
 	}
@@ -80,11 +67,11 @@ func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R], woke
 		r.apply(step)
 	case tailRead:
 		rows, err := r.log.Read(ctx, step.applied, step.readBytes)
-		step.read(rows, err, time.Now())
+		step.read(rows, err, r.o.World.Now())
 		r.failure(ctx, step, "read", err)
 	case tailLook:
 		bounds, err := r.log.Bounds(ctx)
-		now := time.Now()
+		now := r.o.World.Now()
 		step.looked(bounds, err, now)
 		if err == nil && r.table.looked(bounds, r.o.KeepRows, now) {
 			signal(r.wakeSnapshotter)
@@ -100,15 +87,14 @@ func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R], woke
 	return do
 }
 
-// watch is the watcher's goroutine: it turns the log's Wait into something that can be selected on.
+// watch is the watcher's goroutine: it turns the log's Wait into a wake-up.
 func (r *Replica[S, R]) watch(ctx context.Context, retry *retrier) {
 	for {
-		var after oplog.Index
-		select {
-		case after = <-r.watchAfter:
-		case <-ctx.Done():
+		r.o.World.Wait(ctx, time.Time{}, r.wakeWatcher, nil)
+		if ctx.Err() != nil {
 			return
 		}
+		after := r.table.toWatch()
 		for failures := 0; ; failures++ {
 			err := r.log.Wait(ctx, after)
 			if err == nil || ctx.Err() != nil {
@@ -123,7 +109,8 @@ func (r *Replica[S, R]) watch(ctx context.Context, retry *retrier) {
 			return
 		}
 		r.table.database("wait", nil)
-		r.watchWoke <- after // never blocks: the tailer arms once for each
+		r.table.watchEnded()
+		signal(r.wakeTailer)
 	}
 }
 
@@ -150,7 +137,7 @@ func (r *Replica[S, R]) apply(step *tailStep[S, R]) {
 // install loads the stored snapshot, publishes it, and answers the waiters whose rows it stands for.
 func (r *Replica[S, R]) install(ctx context.Context, step *tailStep[S, R]) {
 	snap, err := LoadSnapshot(ctx, r.log, r.m)
-	ok := step.installed(snap, err, time.Now())
+	ok := step.installed(snap, err, r.o.World.Now())
 	r.failure(ctx, step, "install", err)
 	if ok {
 		r.adopt(step)
@@ -181,7 +168,7 @@ func (r *Replica[S, R]) settle(view *View[S], waiters []waiting[R]) {
 func (r *Replica[S, R]) heal(ctx context.Context, step *tailStep[S, R]) {
 	writer, at := step.contradiction.writer, step.contradiction.row
 	built, err := r.rebuild(ctx, step.applied)
-	verdict := step.rebuilt(built, err, time.Now())
+	verdict := step.rebuilt(built, err, r.o.World.Now())
 	r.failure(ctx, step, "rebuild", err)
 	switch verdict {
 	case rebuiltHealed:
@@ -243,7 +230,7 @@ func (r *Replica[S, R]) failure(ctx context.Context, step *tailStep[S, R], what 
 		if what == "look" || what == "install" {
 			at = step.lookAt
 		}
-		r.o.Events.retry(what, err, max(time.Until(at), 0))
+		r.o.Events.retry(what, err, max(at.Sub(r.o.World.Now()), 0))
 	}
 	r.report(step)
 }

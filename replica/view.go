@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
 )
@@ -39,18 +40,11 @@ func (r *Replica[S, R]) Wait(ctx context.Context, index oplog.Index) (*View[S], 
 		if v.Index >= index {
 			return v, nil
 		}
-		select {
-		case <-v.next:
-			// At Close the channel is closed without a newer view.
-			if r.View() == v {
-				return nil, r.waitError(index)
-			}
-		case <-r.stopped:
-			if r.View() == v {
-				return nil, r.waitError(index)
-			}
-		case <-ctx.Done():
+		if !r.o.World.Wait(ctx, time.Time{}, v.next, r.stopped) {
 			return nil, fmt.Errorf("wait for index %d at %d%s: %w", index, v.Index, r.held(), ctx.Err())
+		}
+		if r.View() == v { // at Close the channel is closed without a newer view
+			return nil, r.waitError(index)
 		}
 	}
 }
@@ -84,12 +78,11 @@ func (r *Replica[S, R]) Linearize(ctx context.Context) (*View[S], error) {
 		return nil, fmt.Errorf("look up the newest index: %w", err)
 	}
 	signal(r.wakeLooker)
-	select {
-	case <-l.done:
-	case <-r.stopped:
-		return nil, fmt.Errorf("look up the newest index: %w", r.table.endedBy())
-	case <-ctx.Done():
+	switch {
+	case !r.o.World.Wait(ctx, time.Time{}, l.done, r.stopped):
 		return nil, fmt.Errorf("look up the newest index: %w", ctx.Err())
+	case !over(l.done):
+		return nil, fmt.Errorf("look up the newest index: %w", r.table.endedBy())
 	}
 	if l.err != nil {
 		return nil, fmt.Errorf("look up the newest index: %w: %w", ErrUnavailable, l.err)
@@ -100,16 +93,15 @@ func (r *Replica[S, R]) Linearize(ctx context.Context) (*View[S], error) {
 // looker is the goroutine that makes the looks for Linearize, one at a time.
 func (r *Replica[S, R]) looker(ctx context.Context) {
 	for {
-		select {
-		case <-r.wakeLooker:
-		case <-ctx.Done():
+		r.o.World.Wait(ctx, time.Time{}, r.wakeLooker, nil)
+		if ctx.Err() != nil {
 			return
 		}
 		l := r.table.startLook()
 		if l == nil {
 			continue
 		}
-		asking, cancel := context.WithTimeout(ctx, appendPatience)
+		asking, cancel := r.o.World.Timeout(ctx, appendPatience)
 		l.newest, l.err = r.log.Newest(asking)
 		cancel()
 		if l.err == nil && l.newest < l.floor {
