@@ -1,5 +1,6 @@
 # make run       serve on an embedded database in the working directory
 # make test      vet and test everything; GOTESTFLAGS=-race adds the race detector
+# make fuzz      run every fuzz target in turn, each for FUZZTIME (30s); go test runs the kept inputs alone
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
 # make build     bin/headwater
 # make generate  the code that is made from api/headwater/v1/headwater.proto (needs protoc and its Go plugins)
@@ -15,6 +16,16 @@ test:
 	go vet ./...
 	go test $(GOTESTFLAGS) ./...
 	cd examples/streamstore && go vet ./... && go test $(GOTESTFLAGS) ./...
+
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz:
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
+	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
+	    echo "== $$(dirname $$file) $$target"; \
+	    go test $$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x; \
+	  done; done
 
 .PHONY: demo
 demo:

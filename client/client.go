@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/session"
@@ -130,7 +131,8 @@ func addressOf(endpoint string) (string, error) {
 	}
 	a := strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/")
 	host, port, err := net.SplitHostPort(a)
-	if err != nil || port == "" || strings.ContainsAny(host, "/ ") {
+	unfit := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("/ @?#", r) }
+	if err != nil || port == "" || strings.ContainsFunc(host+port, unfit) {
 		return "", errors.New("not host:port")
 	}
 	return a, nil

@@ -276,3 +276,4 @@ func newRecorder() *recorder { return &recorder{code: 200, header: http.Header{}
 func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+func (r *recorder) Flush()                      {}

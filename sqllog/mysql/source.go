@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,7 @@ func (h host) connect(ctx context.Context, settle func(driver.Conn) (look, error
 }
 
 // errDSN never repeats what it was given: it may hold a password.
-var errDSN = fmt.Errorf("the connection string cannot be read: it must be mysql://user:password@host:port/database?tls=true or user:password@tcp(host:port)/database?tls=true: %w", oplog.ErrSettings)
+var errDSN = fmt.Errorf("the connection string cannot be read: it must be mysql://user:password@host:port/database?tls=true, where ? and %% in a name or password are written as %%3F and %%25, or user:password@tcp(host:port)/database?tls=true: %w", oplog.ErrSettings)
 
 // address is a connection string taken apart. The driver's own parser reads the rest.
 type address struct {
@@ -152,13 +153,17 @@ func parseAddress(dsn string) (a address, err error) {
 	return a, nil
 }
 
-// parseURL reads what follows mysql://. It is not for net/url, which takes no list of hosts.
+// parseURL reads what follows mysql://. It is not for net/url, which takes no list of hosts. The last @ ends the password,
+// whatever that holds: taken for a host or a database, a part of it would be shown to everybody.
 func parseURL(rest string) (a address, err error) {
 	rest, a.query, _ = strings.Cut(rest, "?")
-	authority, database, _ := strings.Cut(rest, "/")
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		user, password, _ := strings.Cut(authority[:i], ":")
-		authority = authority[i+1:]
+	at := strings.LastIndex(rest, "@")
+	if at < 0 && strings.Contains(a.query, "@") {
+		return a, errDSN // the ? may stand in the password
+	}
+	authority, database, _ := strings.Cut(rest[at+1:], "/")
+	if at >= 0 {
+		user, password, _ := strings.Cut(rest[:at], ":")
 		var err1, err2 error
 		a.user, err1 = url.PathUnescape(user)
 		a.password, err2 = url.PathUnescape(password)
@@ -174,6 +179,9 @@ func parseURL(rest string) (a address, err error) {
 		name, port := h, "3306"
 		if n, p, err := net.SplitHostPort(h); err == nil {
 			name, port = n, p
+		}
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.Contains(name, "/") {
+			return a, errDSN
 		}
 		name = strings.Trim(name, "[]")
 		if name == "" {

@@ -21,3 +21,12 @@ func LineText(o Options) string {
 // Apart makes the logs that are opened from now on strangers to those opened before, as if in another process: they do
 // not wake each other without the server.
 func Apart() { signals.Clear() }
+
+// Address tells where a connection string leads.
+func Address(dsn string) (location string, err error) {
+	config, err := parse(dsn)
+	if err != nil {
+		return "", err
+	}
+	return describe(config), nil
+}

@@ -28,7 +28,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -148,9 +147,9 @@ func Open(ctx context.Context, o Options) (oplog.Log, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open postgres database: %w", err)
 	}
-	config, err := pgx.ParseConfig(o.DSN)
-	if err != nil || o.DSN == "" { // whatever the parser quotes may be the password
-		return nil, fmt.Errorf("open postgres database: the connection string cannot be read: it must be postgres://user:password@host:port/database?sslmode=… or key=value pairs: %w", oplog.ErrSettings)
+	config, err := parse(o.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres database: %w", err)
 	}
 	s := newSession(o, &direct{config: prepareConfig(config, o)})
 	return s.open(ctx, o)

@@ -145,6 +145,30 @@ func (a attempts) Error() string {
 
 func (a attempts) Unwrap() error { return a.error }
 
+// errDSN never repeats what it was given: whatever a parser quotes may be the password.
+var errDSN = fmt.Errorf("the connection string cannot be read: it must be postgres://user:password@host:port/database?sslmode=…, where @ / ? # and %% in a name or password are written as %%40 %%2F %%3F %%23 and %%25, or key=value pairs: %w", oplog.ErrSettings)
+
+// parse reads a connection string.
+func parse(dsn string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil || dsn == "" || doubtful(dsn) {
+		return nil, errDSN
+	}
+	return config, nil
+}
+
+// doubtful reports whether a URL has an @ where the driver takes what stands before it for a host or a database, which
+// everybody is shown: it may be a part of a password in which @ or / was not escaped.
+func doubtful(dsn string) bool {
+	scheme, rest, _ := strings.Cut(dsn, "://")
+	if scheme != "postgres" && scheme != "postgresql" {
+		return false
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	authority, database, _ := strings.Cut(rest, "/")
+	return strings.Count(authority, "@") > 1 || strings.Contains(database, "@")
+}
+
 // describe tells where a configuration leads.
 func describe(c *pgx.ConnConfig) string {
 	hosts := []string{hostPort(c.Host, c.Port)}
