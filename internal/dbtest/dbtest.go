@@ -7,6 +7,8 @@
 // ends. Where there are no binaries the test is skipped with a sentence, or fails if CI is set: nothing is installed here.
 // The package knows processes and sockets; it speaks to no server.
 //
+// Only Unix has such servers; elsewhere the package compiles, and its tests are skipped like those that find no binaries.
+//
 // Tests that only need a database share one server for the process: see SharedPostgres, and Main, which stops it.
 package dbtest
 
@@ -35,6 +37,9 @@ func missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// errNotHere is why there are no servers on this system.
+var errNotHere = errors.New("throwaway servers run on Unix only")
+
 // account is whom a server runs as. Servers refuse to run as root.
 type account struct {
 	name     string
@@ -60,15 +65,6 @@ func unprivileged(names ...string) (account, error) {
 		return account{name: n, uid: uid, gid: gid, other: true}, nil
 	}
 	return account{}, fmt.Errorf("servers do not run as root, and there is no user %v or nobody", names)
-}
-
-// attributes let a command run as the account.
-func (a account) attributes() *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Setpgid: true}
-	if a.other {
-		attr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
-	}
-	return attr
 }
 
 // folder makes a temporary folder that the account owns, in a place that it can enter.

@@ -34,6 +34,9 @@ type MariaDB struct {
 type mariaBins struct{ server, install string }
 
 func findMariaDB() (b mariaBins, err error) {
+	if !canRun {
+		return b, errNotHere
+	}
 	b.server, err = lookPath("mariadbd", "/usr/sbin")
 	if err == nil {
 		b.install, err = lookPath("mariadb-install-db", "/usr/bin")
@@ -253,10 +256,10 @@ func (m *MariaDB) ended() error {
 }
 
 // Pause stops the server (SIGSTOP): connections stay and nothing answers. Resume lets it go on.
-func (m *MariaDB) Pause(t testing.TB) { t.Helper(); m.send(t, syscall.SIGSTOP) }
+func (m *MariaDB) Pause(t testing.TB) { t.Helper(); m.send(t, sigStop) }
 
 // Resume is the end of Pause.
-func (m *MariaDB) Resume(t testing.TB) { t.Helper(); m.send(t, syscall.SIGCONT) }
+func (m *MariaDB) Resume(t testing.TB) { t.Helper(); m.send(t, sigCont) }
 
 func (m *MariaDB) send(t testing.TB, s syscall.Signal) {
 	t.Helper()

@@ -37,6 +37,9 @@ type Postgres struct {
 
 // postgresBin finds the newest installed server.
 func postgresBin() (string, error) {
+	if !canRun {
+		return "", errNotHere
+	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
 		return "", err
@@ -259,10 +262,10 @@ func (p *Postgres) end(t testing.TB, s syscall.Signal) {
 }
 
 // Pause stops the server and its sessions (SIGSTOP): connections stay and nothing answers. Resume lets them go on.
-func (p *Postgres) Pause(t testing.TB) { t.Helper(); p.send(t, syscall.SIGSTOP) }
+func (p *Postgres) Pause(t testing.TB) { t.Helper(); p.send(t, sigStop) }
 
 // Resume is the end of Pause.
-func (p *Postgres) Resume(t testing.TB) { t.Helper(); p.send(t, syscall.SIGCONT) }
+func (p *Postgres) Resume(t testing.TB) { t.Helper(); p.send(t, sigCont) }
 
 // send sends a signal to the server; those that hit all of it go to its sessions too, each of which leads a group of its
 // own.
@@ -278,12 +281,12 @@ func (p *Postgres) signal(s syscall.Signal) error {
 		return errors.New("it does not run")
 	}
 	var children []int
-	if s == syscall.SIGKILL || s == syscall.SIGSTOP || s == syscall.SIGCONT {
+	if s == syscall.SIGKILL || s == sigStop || s == sigCont {
 		children = childrenOf(p.process.cmd.Process.Pid)
 	}
 	err := p.process.signal(s)
 	for _, pid := range children {
-		_ = syscall.Kill(pid, s) // it may have ended by itself
+		_ = kill(pid, s) // it may have ended by itself
 	}
 	return err
 }
@@ -331,7 +334,7 @@ func awaitGone(t testing.TB, pids []int) {
 // destroy ends the server and removes what it left.
 func (p *Postgres) destroy() {
 	if p.process != nil {
-		_ = p.signal(syscall.SIGCONT)
+		_ = p.signal(sigCont)
 		_ = p.signal(syscall.SIGQUIT) // at once, without a checkpoint
 		select {
 		case <-p.process.exited:

@@ -119,16 +119,6 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// stop suspends the child and returns when it stands still.
-func (c *child) stop() {
-	c.t.Helper()
-	c.signal(syscall.SIGSTOP)
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		c.t.Fatalf("child did not stop: %v, %v", status, err)
-	}
-}
-
 func heard() { bufio.NewScanner(os.Stdin).Scan() }
 
 // childInit PATH: says "ready", waits for a line, creates the cluster, says how that ended.
@@ -261,7 +251,11 @@ func childWork(args []string) error {
 	}
 	micros, _ := strconv.Atoi(args[2])
 	fmt.Println("ready")
-	time.AfterFunc(time.Duration(micros)*time.Microsecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	time.AfterFunc(time.Duration(micros)*time.Microsecond, func() { self.Kill() })
 	for n := 0; ; n++ {
 		payload := fmt.Sprintf("%s/%d", args[1], n)
 		index, err := appendNext(l, payload)
