@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,19 +17,6 @@ import (
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
-// rounds is how often a fault happens: quick, or what HEADWATER_ROUNDS says.
-func rounds(t testing.TB, quick int) int {
-	s := os.Getenv("HEADWATER_ROUNDS")
-	if s == "" {
-		return quick
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // nodes opens n nodes on the database, the first of which makes it a cluster.
 func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []*headwater.Store {
 	t.Helper()
@@ -41,106 +25,6 @@ func nodes(t *testing.T, n int, o postgres.Options, engine headwater.Options) []
 		logs = append(logs, openNode(t, o))
 	}
 	return clustertest.Nodes(t, engine, logs...)
-}
-
-// counter is a client that prepares one object after another until it is told to stop. Each PrepareObjects that takes
-// effect hands out one id, so that the ids of all answers are 1, 2, 3, … exactly if no acknowledged command was lost
-// and none applied twice.
-type counter struct {
-	client [16]byte
-	next   uint64
-	ids    []uint64
-	errs   map[string]int
-}
-
-// run prepares objects until stop is closed and the last one has an answer, at one store after the other. What has no
-// answer is sent again as the same request.
-func (c *counter) run(t *testing.T, stores []*headwater.Store, stop <-chan struct{}, patience time.Duration) {
-	for try := 0; ; try++ {
-		if c.errs == nil {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		r := meta.Request{Client: c.client, Sequence: c.next, Oldest: c.next}
-		a := stores[try%len(stores)].Propose(ctx, meta.Proposal{Request: &r, Command: meta.PrepareObjects{
-			Identity: meta.Identity{NodeID: 1, NodeEpoch: 1}, Count: 1, Deadline: 1}})[0]
-		cancel()
-		switch {
-		case a.Err != nil && a.Status == meta.Rejected:
-			t.Errorf("request %d was rejected: %v", c.next, a.Err)
-			return
-		case a.Err != nil:
-			if c.errs == nil {
-				c.errs = map[string]int{}
-			}
-			c.errs[a.Err.Error()]++
-			if t.Failed() || try > 100000 {
-				return
-			}
-			continue
-		}
-		c.ids = append(c.ids, a.Result.(meta.PrepareObjectsResult).FirstObjectID)
-		c.next++
-		c.errs = nil
-	}
-}
-
-// count runs clients at the stores while do happens, and proves that nothing was lost or done twice.
-func count(t *testing.T, stores []*headwater.Store, clients int, patience time.Duration, do func(progress func() int)) {
-	t.Helper()
-	if _, err := meta.Propose(t.Context(), stores[0], meta.RegisterNode{NodeID: 1, Instance: [16]byte{1}}); err != nil {
-		t.Fatal(err)
-	}
-	counters := make([]*counter, clients)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range counters {
-		c := &counter{client: [16]byte{15: byte(i + 1)}, next: 1}
-		counters[i] = c
-		mine := slices.Concat(stores[i%len(stores):], stores[:i%len(stores)])
-		wg.Go(func() { c.run(t, mine, stop, patience) })
-	}
-	do(func() int { return int(stores[0].View().Index) })
-	close(stop)
-	wg.Wait()
-	var ids []uint64
-	for _, c := range counters {
-		ids = append(ids, c.ids...)
-	}
-	slices.Sort(ids)
-	for i, id := range ids {
-		if id != uint64(i+1) {
-			t.Fatalf("the ids of the answers are not dense: number %d is %d", i+1, id)
-		}
-	}
-	t.Logf("%d objects", len(ids))
-	var first *headwater.View
-	for i, s := range stores {
-		v, err := s.Linearize(t.Context())
-		if err != nil {
-			t.Fatalf("node %d: %v", i, err)
-		}
-		if first == nil {
-			first = v
-		}
-		if v.Index != first.Index || v.State.Digest() != first.State.Digest() {
-			t.Errorf("node %d is at %d with digest %x, node 0 at %d with %x", i, v.Index, v.State.Digest(), first.Index, first.State.Digest())
-		}
-	}
-}
-
-// await waits until the log has moved on by n rows.
-func await(t *testing.T, s *headwater.Store, n uint64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := s.Wait(ctx, uint64(s.View().Index)+n); err != nil {
-		t.Fatalf("the log does not move on: %v (%+v)", err, s.Status())
-	}
 }
 
 // TestKilledServer kills the server with -9 under load and starts it again. It runs 3 rounds, or as many as
@@ -153,9 +37,9 @@ func TestKilledServer(t *testing.T) {
 	o := on(p)
 	o.Turnstile = true
 	stores := nodes(t, 3, o, engine)
-	count(t, stores, 6, 30*time.Second, func(func() int) {
-		for i := range rounds(t, 3) {
-			await(t, stores[i%3], 20)
+	clustertest.Run(t, stores, 6, 30*time.Second, func() {
+		for i := range clustertest.Rounds(t, 3) {
+			clustertest.Await(t, stores[i%3], 20)
 			if i%3 == 2 {
 				p.Stop(t)
 			} else {
@@ -166,7 +50,7 @@ func TestKilledServer(t *testing.T) {
 			}
 			p.Start(t)
 		}
-		await(t, stores[0], 20)
+		clustertest.Await(t, stores[0], 20)
 	})
 }
 
@@ -192,15 +76,15 @@ func testBadNetwork(t *testing.T, turnstile bool) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	count(t, stores, 6, 5*time.Second, func(func() int) {
+	clustertest.Run(t, stores, 6, 5*time.Second, func() {
 		var held []*proxy.Gate
 		gate := func() *proxy.Gate {
 			held = append(held, proxy.NewGate())
 			return held[len(held)-1]
 		}
 		insert := "INSERT INTO " + o.Prefix + "_log"
-		for range rounds(t, 30) {
-			await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
+		for range clustertest.Rounds(t, 30) {
+			clustertest.Await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
 			switch r.IntN(7) {
 			case 0, 1: // committed, answer lost
 				x.Add(proxy.LoseAnswer(insert))
@@ -223,7 +107,7 @@ func testBadNetwork(t *testing.T, turnstile bool) {
 		for _, h := range held {
 			h.Open()
 		}
-		await(t, stores[0], 5)
+		clustertest.Await(t, stores[0], 5)
 	})
 }
 

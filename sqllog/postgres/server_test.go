@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
@@ -283,7 +284,7 @@ func TestListenerTerminated(t *testing.T) {
 	hourly.PollInterval = time.Hour
 	reader := open(t, hourly)
 	admin := session(t, o.DSN)
-	for at := oplog.Index(1); at <= oplog.Index(rounds(t, 5)); at++ {
+	for at := oplog.Index(1); at <= oplog.Index(clustertest.Rounds(t, 5)); at++ {
 		seen := waiting(t, admin, o, reader, at)
 		mustExec(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = $1", "LISTEN "+o.Prefix+"_log")
 		mustAppend(t, l, at, "row")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/meta"
@@ -75,13 +76,13 @@ func TestPromotedStandby(t *testing.T) {
 	if full {
 		times = 10
 	}
-	count(t, stores, 6, 30*time.Second, func(func() int) {
+	clustertest.Run(t, stores, 6, 30*time.Second, func() {
 		for i := range times {
-			await(t, stores[i%3], 20)
+			clustertest.Await(t, stores[i%3], 20)
 			p.Primary.Kill(t)
 			p.Failover(t)
 			for _, s := range stores {
-				await(t, s, 10)
+				clustertest.Await(t, s, 10)
 			}
 			if i < times-1 {
 				p.Rejoin(t)

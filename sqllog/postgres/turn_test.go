@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/oplog/oplogtest"
@@ -262,7 +263,7 @@ func TestCrowd(t *testing.T) {
 				o.Turnstile = with
 				stores = append(stores, nodes(t, 1, o, engine)...)
 			}
-			count(t, stores, 12, time.Minute, func(func() int) { await(t, stores[0], 150) })
+			clustertest.Run(t, stores, 12, time.Minute, func() { clustertest.Await(t, stores[0], 150) })
 		})
 	}
 }
