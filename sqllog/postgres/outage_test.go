@@ -9,8 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
 // awayFor is how long a database is away: 2 s, or a minute at full size.
@@ -116,4 +119,25 @@ func TestReadOnlyNode(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Errorf("the node does not go on: %+v", s.Status())
 	}
+}
+
+// TestKilledThenScarce: a node through a kill, an outage and a server with two connections to give. Field case 14.6.
+func TestKilledThenScarce(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t)
+	x := proxy.New(t, proxy.Postgres, p.Addr())
+	admin := func(t testing.TB, text string) {
+		t.Helper()
+		c := session(t, p.DSN("postgres", "postgres"))
+		mustExec(t, c, text)
+	}
+	admin(t, "CREATE ROLE node LOGIN")
+	admin(t, "GRANT CREATE ON SCHEMA public TO node")
+	o := postgres.Options{DSN: strings.Replace(p.DSN("node", "postgres"), p.Addr(), x.Addr(), 1), Prefix: dbtest.Prefix()}
+	clustertest.Outage{
+		Open: func(t testing.TB) oplog.Log { return openNode(t, o) }, Accepted: x.Accepted,
+		Scarce: func(t testing.TB) { admin(t, "ALTER ROLE node CONNECTION LIMIT 2") },
+		Kill:   p.Kill, Restart: p.Start,
+		Plenty: func(t testing.TB) { admin(t, "ALTER ROLE node CONNECTION LIMIT -1") },
+	}.Run(t)
 }
