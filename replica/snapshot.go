@@ -74,6 +74,9 @@ func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
 			return
 		}
 		calls := r.table.takeForced()
+		if len(calls) == 0 && r.o.World.Now().Before(again) {
+			continue // every row finds a snapshot due, and none of them is to begin one that failed anew
+		}
 		index, err := s.cycle(ctx, len(calls) > 0)
 		for _, c := range calls {
 			c.index, c.err = index, err

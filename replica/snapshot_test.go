@@ -567,3 +567,40 @@ func TestSnapshotDoesNotStall(t *testing.T) {
 		}
 	})
 }
+
+// TestSnapshotThatFails: a snapshot that the database refuses is not begun anew by every row that finds one due, but after
+// the pause of the retries, and whoever asks for one gets an attempt at once; rows go on, none is truncated, and the first
+// attempt that is let through succeeds (field cases 12.4 and 16.1).
+func TestSnapshotThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.WritePart, Before: oplog.ErrTooLarge, Times: -1})
+		r := open(t, log, replica.Options{SnapshotInterval: 2, KeepRows: -1, RetryMin: 100 * time.Millisecond, RetryMax: time.Second})
+		for i := range 200 { // all at one moment of this clock
+			propose(t, r, fmt.Sprint(i))
+			synctest.Wait()
+		}
+		if n := log.Calls(faultlog.WritePart); n != 1 {
+			t.Errorf("%d attempts within a moment, want 1", n)
+		}
+		if _, err := r.Snapshot(t.Context()); !errors.Is(err, oplog.ErrTooLarge) {
+			t.Errorf("a snapshot that was asked for: %v, want too large", err)
+		}
+		if n := log.Calls(faultlog.WritePart); n != 2 {
+			t.Errorf("%d attempts after one was asked for, want 2", n)
+		}
+		time.Sleep(time.Minute) // of this clock
+		if n := log.Calls(faultlog.WritePart); n < 30 || n > 90 {
+			t.Errorf("%d attempts within a minute, want about one a second", n)
+		}
+		if b, err := log.Bounds(t.Context()); err != nil || b.Oldest != 0 || b.Snapshot.Parts != 0 {
+			t.Errorf("bounds without a snapshot: %+v, %v", b, err)
+		}
+		log.Clear()
+		time.Sleep(2 * time.Second)
+		if b, err := log.Bounds(t.Context()); err != nil || b.Snapshot.Index != 200 {
+			t.Errorf("bounds when snapshots are let through: %+v, %v", b, err)
+		}
+	})
+}

@@ -74,7 +74,7 @@ func (w *writer) WritePart(ctx context.Context, part []byte) error {
 	}
 	v := values{Token: w.token, Part: int64(w.info.Parts), At: int64(w.info.Index), Payload: part}
 	if _, err := w.log.exec(ctx, w.log.c.Dialect.Statements.InsertPart, v); err != nil {
-		return fmt.Errorf("write part %d of the snapshot at %d: %w", w.info.Parts, w.info.Index, err)
+		return fmt.Errorf("write part %d (%d bytes) of the snapshot at %d: %w", w.info.Parts, len(part), w.info.Index, err)
 	}
 	w.info.Parts++
 	w.info.Size += int64(len(part))

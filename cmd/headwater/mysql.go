@@ -45,6 +45,8 @@ func setMySQL(o *mysql.Options, name, value string) (err error) {
 		o.Prefix = value
 	case "max_connections":
 		o.MaxConnections, err = strconv.Atoi(value)
+	case "max_value_bytes":
+		o.MaxValueBytes, err = strconv.Atoi(value)
 	case "require_durable":
 		o.RequireDurable, err = strconv.ParseBool(value)
 	case "tidb_pessimistic":

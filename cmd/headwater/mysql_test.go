@@ -77,8 +77,8 @@ func TestMySQLAddress(t *testing.T) {
 		"//h/d":                  {DSN: "mysql://h/d"},
 		"//u:p%20q@h/d?tls=true": {DSN: "mysql://u:p%20q@h/d?tls=true"},
 		"//h/d?headwater_prefix=a&tls=true&headwater_require_durable=true": {DSN: "mysql://h/d?tls=true", Prefix: "a", RequireDurable: true},
-		"//h/d?headwater_poll_interval=1s&headwater_idle_poll_interval=2s&headwater_statement_timeout=3s&headwater_connect_timeout=4s&headwater_retry_timeout=5s&headwater_max_connections=6": {
-			DSN: "mysql://h/d", PollInterval: 1e9, IdlePollInterval: 2e9, StatementTimeout: 3e9, ConnectTimeout: 4e9, RetryTimeout: 5e9, MaxConnections: 6},
+		"//h/d?headwater_poll_interval=1s&headwater_idle_poll_interval=2s&headwater_statement_timeout=3s&headwater_connect_timeout=4s&headwater_retry_timeout=5s&headwater_max_connections=6&headwater_max_value_bytes=7": {
+			DSN: "mysql://h/d", PollInterval: 1e9, IdlePollInterval: 2e9, StatementTimeout: 3e9, ConnectTimeout: 4e9, RetryTimeout: 5e9, MaxConnections: 6, MaxValueBytes: 7},
 	} {
 		got, err := mysqlOptions(address)
 		if err != nil {

@@ -53,6 +53,8 @@ func setPostgres(o *postgres.Options, name, value string) (err error) {
 		o.Turnstile, err = strconv.ParseBool(value)
 	case "max_connections":
 		o.MaxConnections, err = strconv.Atoi(value)
+	case "max_value_bytes":
+		o.MaxValueBytes, err = strconv.Atoi(value)
 	case "allow_fsync_off":
 		o.AllowFsyncOff, err = strconv.ParseBool(value)
 	default:

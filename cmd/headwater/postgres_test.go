@@ -60,9 +60,9 @@ func TestPostgresAddress(t *testing.T) {
 		"//u:p%20q@h/d?sslmode=disable&host=%2Ftmp": {DSN: "postgres://u:p%20q@h/d?sslmode=disable&host=%2Ftmp"},
 		"//h/d?headwater_prefix=a&sslmode=disable&headwater_schema=b&headwater_notify=false&headwater_turnstile=true": {
 			DSN: "postgres://h/d?sslmode=disable", Prefix: "a", Schema: "b", NoNotify: true, Turnstile: true},
-		"//h/d?headwater_poll_interval=1s&headwater_idle_poll_interval=2s&headwater_statement_timeout=3s&headwater_connect_timeout=4s&headwater_retry_timeout=5s&headwater_max_connections=6&headwater_allow_fsync_off=true": {
+		"//h/d?headwater_poll_interval=1s&headwater_idle_poll_interval=2s&headwater_statement_timeout=3s&headwater_connect_timeout=4s&headwater_retry_timeout=5s&headwater_max_connections=6&headwater_max_value_bytes=7&headwater_allow_fsync_off=true": {
 			DSN: "postgres://h/d", PollInterval: 1e9, IdlePollInterval: 2e9, StatementTimeout: 3e9, ConnectTimeout: 4e9, RetryTimeout: 5e9,
-			MaxConnections: 6, AllowFsyncOff: true},
+			MaxConnections: 6, MaxValueBytes: 7, AllowFsyncOff: true},
 	} {
 		got, err := postgresOptions(address)
 		if err != nil {

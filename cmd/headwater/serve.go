@@ -64,6 +64,7 @@ The first SIGINT or SIGTERM ends it in order: calls under way are answered, with
 	f.DurationVar(&o.nodeTTL, "node-ttl", 0, "fence a node whose renewal counter stands still this long; 0: never")
 	f.IntVar(&o.store.Engine.SnapshotInterval, "snapshot-interval", 1024, "`rows` between snapshots; negative: never")
 	f.IntVar(&o.store.Engine.KeepRows, "keep-rows", 0, "`rows` kept below the snapshot; 0: as many as the interval, negative: none")
+	f.IntVar(&o.store.Engine.RowBytes, "row-bytes", 1<<20, "budget in `bytes` for the commands of one row, at most 8388608; a larger command is alone in its row")
 	f.IntVar(&o.store.Engine.QueueCommands, "queue", 65536, "most `commands` that may wait to be appended; more are refused as overloaded")
 	f.BoolVar(&o.store.Engine.HaltOnDivergence, "halt-on-divergence", false, "halt at the first digest that contradicts ours, instead of rebuilding first")
 	f.DurationVar(&o.drain, "drain", 10*time.Second, "at the end, wait this long for calls under way")

@@ -3,8 +3,12 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,27 +233,59 @@ func TestBadNetwork(t *testing.T) {
 	})
 }
 
-// TestSmallPackets runs a node on a server that takes 1 MiB at most: batches of large commands are cut so that they fit,
-// and so are the parts of its snapshot. Field case 12.1.
+// TestSmallPackets runs a node on servers that take little: batches of commands are cut so that they fit, and so are the
+// parts of its snapshot; a command that fits nowhere is refused before anything is sent, says how large it is and how large it
+// may be, and keeps nobody else waiting. Field case 12.1.
 func TestSmallPackets(t *testing.T) {
 	t.Parallel()
-	m := dbtest.NewMariaDB(t, "--max-allowed-packet=1M")
-	s := nodes(t, 1, on(m), headwater.Options{})[0]
+	x, m, o := proxied(t)
+	root := session(t, m.DSN("root"))
+	packet := func(bytes int) {
+		t.Helper()
+		mustExec(t, root, "SET GLOBAL max_allowed_packet = "+strconv.Itoa(bytes))
+	}
+	var over atomic.Int64 // messages of clients with more than 128 KiB
+	x.Add(proxy.Rule{From: proxy.Client, Times: -1, Match: func(m proxy.Message) bool {
+		if len(m.Bytes) > 128<<10 {
+			over.Add(1)
+		}
+		return false
+	}})
+	packet(1 << 20)
+	s := nodes(t, 1, o, headwater.Options{})[0]
 	var batch []meta.Proposal
-	for i := range 200 {
-		batch = append(batch, meta.Proposal{Command: meta.PutKey{Key: string(rune('A' + i)), Value: make([]byte, 16<<10)}})
+	for i := range 256 {
+		batch = append(batch, meta.Proposal{Command: meta.PutKey{Key: fmt.Sprint(i), Value: make([]byte, 8<<10)}})
 	}
 	for i, a := range s.Propose(t.Context(), batch...) {
 		if a.Err != nil {
 			t.Fatalf("command %d: %v", i, a.Err)
 		}
 	}
+	if rows := s.View().Index; rows < 3 {
+		t.Errorf("2 MiB of commands came in %d rows", rows)
+	}
 	if _, err := s.Snapshot(t.Context()); err != nil {
 		t.Errorf("snapshot: %v", err)
 	}
-	fresh := nodes(t, 1, mysql.Options{DSN: m.DSN("root"), Prefix: dbtest.Prefix()}, headwater.Options{})[0]
-	if _, err := meta.Propose(t.Context(), fresh, meta.PutKey{Key: "k", Value: make([]byte, 256<<10)}); err != nil {
-		t.Errorf("the largest value: %v", err)
+
+	packet(128 << 10)
+	tight := o
+	tight.Prefix = dbtest.Prefix()
+	s = nodes(t, 1, tight, headwater.Options{})[0]
+	before := over.Load()
+	large := s.Propose(t.Context(), meta.Proposal{Command: meta.PutKey{Key: "large", Value: make([]byte, 200<<10)}},
+		meta.Proposal{Command: meta.PutKey{Key: "small", Value: make([]byte, 8<<10)}})
+	var refused *meta.Error
+	switch {
+	case !errors.As(large[0].Err, &refused) || refused.Code != meta.CodeTooLarge || large[0].Status != meta.Rejected:
+		t.Errorf("a command above the limit: %v, %v, want too large", large[0].Status, large[0].Err)
+	case !regexp.MustCompile(`2048\d\d bytes, allowed are 12\d{4}$`).MatchString(refused.Message):
+		t.Errorf("%q names no size and limit", refused.Message)
+	case large[1].Err != nil:
+		t.Errorf("the command behind it: %v", large[1].Err)
+	case before == 0 || over.Load() != before:
+		t.Errorf("%d messages of more than 128 KiB were sent to a server that took 1 MiB, %d more since it takes less", before, over.Load()-before)
 	}
 }
 

@@ -119,6 +119,8 @@ func TestOptionsRefused(t *testing.T) {
 		"retry timeout":     {RetryTimeout: -1},
 		"statement timeout": {StatementTimeout: -1},
 		"connections":       {MaxConnections: 1},
+		"small values":      {MaxValueBytes: 64<<10 - 1},
+		"large values":      {MaxValueBytes: 8<<20 + 1},
 	} {
 		o.DSN = "mysql://hw@db/meta"
 		if _, err := mysql.Open(t.Context(), o); !errors.Is(err, oplog.ErrSettings) {

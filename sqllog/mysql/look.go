@@ -187,14 +187,6 @@ func (l look) backend() string {
 	return name + l.version
 }
 
-// maxPayload is the most that a row or a part of a snapshot may have; 0 where the server takes more than any has.
-func (l look) maxPayload() int {
-	if n := l.packet(); n < oplog.MaxPayload {
-		return n
-	}
-	return 0
-}
-
 // place tells servers apart however they are reached, as far as that can be told.
 func (l look) place(location string) string {
 	if l.values["hostname"] == "" {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/headwaterdb/headwater/internal/clustertest"
@@ -24,4 +25,23 @@ func openNode(t testing.TB, o postgres.Options) oplog.Log {
 		t.Fatalf("open: %v", err)
 	}
 	return l
+}
+
+// TestOptionsRefused: options that cannot be.
+func TestOptionsRefused(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]postgres.Options{
+		"prefix":            {Prefix: "Robert'); --"},
+		"schema":            {Schema: "Robert'); --"},
+		"idle poll":         {PollInterval: 2, IdlePollInterval: 1},
+		"statement timeout": {StatementTimeout: -1},
+		"connections":       {MaxConnections: 2},
+		"small values":      {MaxValueBytes: 64<<10 - 1},
+		"large values":      {MaxValueBytes: 8<<20 + 1},
+	} {
+		o.DSN = "postgres://hw@127.0.0.1:1/meta"
+		if _, err := postgres.Open(t.Context(), o); !errors.Is(err, oplog.ErrSettings) {
+			t.Errorf("%s: %v, want setting refused", name, err)
+		}
+	}
 }

@@ -72,6 +72,11 @@ type Options struct {
 	// MaxConnections is the most connections that the log uses at once, at least 3; default 6. One appends, one listens
 	// (unless NoNotify), the others are for everything else and open only while they are needed at once.
 	MaxConnections int
+	// MaxValueBytes is the most bytes that a stored value has, be it a row or a part of a snapshot: for stores that take less
+	// than the protocol they speak, as distributed ones do. 64 KiB to 8 MiB; default 8 MiB. Rows have
+	// at most 1 MiB and parts never more unless a larger row budget is asked for, so most stores need no lower limit. A command that
+	// does not fit is refused as too large.
+	MaxValueBytes int
 	// ReadOnly refuses Init, Append, Truncate and snapshots with oplog.ErrReadOnly. A role that may only SELECT is enough,
 	// and so is a standby.
 	ReadOnly bool
@@ -92,6 +97,7 @@ const (
 	defaultStatement      = 5 * time.Second
 	defaultRetry          = 2 * time.Second
 	defaultMaxConnections = 6
+	minValue              = 64 << 10
 	grace                 = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
 )
 
@@ -108,6 +114,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = defaultMaxConnections
+	}
+	if o.MaxValueBytes == 0 {
+		o.MaxValueBytes = oplog.MaxPayload
 	}
 	def(&o.PollInterval, defaultPoll)
 	def(&o.IdlePollInterval, max(defaultIdlePoll, o.PollInterval))
@@ -132,6 +141,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("poll intervals %v and %v: must be above 0, the second not below the first: %w", o.PollInterval, o.IdlePollInterval, oplog.ErrSettings)
 	case o.ConnectTimeout < 0, o.StatementTimeout < 0, o.RetryTimeout < 0:
 		return fmt.Errorf("timeouts to connect %v, for a statement %v, to repeat %v: must be above 0: %w", o.ConnectTimeout, o.StatementTimeout, o.RetryTimeout, oplog.ErrSettings)
+	case o.MaxValueBytes < minValue || o.MaxValueBytes > oplog.MaxPayload:
+		return fmt.Errorf("values of at most %d bytes: must be %d to %d: %w", o.MaxValueBytes, minValue, oplog.MaxPayload, oplog.ErrSettings)
 	case o.MaxConnections < 3:
 		return fmt.Errorf("at most %d connections: must be 3 or more: %w", o.MaxConnections, oplog.ErrSettings)
 	}
@@ -197,7 +208,7 @@ func (s *session) start(ctx context.Context, o Options) (oplog.Log, error) {
 	}
 	c := sqllog.Config{
 		DB: s.db, Dialect: s.dialect(!o.NoNotify), Signal: signalOf(s.source.location() + "\x00" + s.names.qualified("")),
-		Info: oplog.Info{Backend: "postgresql " + first.server, Location: s.source.location(), Warnings: first.warnings(o.ReadOnly)},
+		Info: oplog.Info{Backend: "postgresql " + first.server, Location: s.source.location(), Warnings: first.warnings(o.ReadOnly), MaxPayload: o.MaxValueBytes},
 		Poll: o.PollInterval, IdlePoll: o.IdlePollInterval, LockTimeout: o.RetryTimeout,
 		StatementTimeout: o.StatementTimeout, Grace: grace,
 	}
