@@ -43,8 +43,11 @@ var arrows = map[string][]string{
 	"client":                              {"api", "api/headwater/v1", "api/headwater/v1/headwaterv1connect", "meta", "session"},
 	"internal/faultlog":                   {"oplog"},
 	"internal/gen":                        {"meta"},
+	"internal/history":                    {".", "meta", "api", "api/headwater/v1"},
+	"internal/history/recheck":            {"internal/history"},
 	"internal/liveness":                   {".", "meta"},
 	"internal/model":                      {"meta"},
+	"internal/nemesis":                    {},
 	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }

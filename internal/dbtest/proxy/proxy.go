@@ -47,7 +47,13 @@ type Proxy struct {
 // New returns a proxy before the server at upstream (host and port). It ends with the test; what is held then is let go.
 func New(t testing.TB, protocol Protocol, upstream string) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return NewOn(t, protocol, "127.0.0.1", upstream)
+}
+
+// NewOn is New for those who come to another address of this machine, as from a network namespace.
+func NewOn(t testing.TB, protocol Protocol, host, upstream string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
