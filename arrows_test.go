@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"api":                                 {"meta", "api/headwater/v1"},
 	"server":                              {".", "meta", "api", "api/headwater/v1", "api/headwater/v1/headwaterv1connect"},
 	"client":                              {"api", "api/headwater/v1", "api/headwater/v1/headwaterv1connect", "meta", "session"},
+	"internal/bench":                      {"meta"},
 	"internal/faultlog":                   {"oplog"},
 	"internal/gen":                        {"meta"},
 	"internal/history":                    {".", "meta", "api", "api/headwater/v1"},
@@ -48,7 +49,7 @@ var arrows = map[string][]string{
 	"internal/liveness":                   {".", "meta"},
 	"internal/model":                      {"meta"},
 	"internal/nemesis":                    {},
-	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/liveness",
+	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/bench", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }
 
