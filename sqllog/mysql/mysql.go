@@ -43,7 +43,7 @@ type Options struct {
 	// to 39 lower-case letters, digits and underscores. Default "headwater".
 	Prefix string
 	// PollInterval is how soon a row of another node is looked for; default 5 ms. While nothing comes the pause between
-	// two looks grows to IdlePollInterval; default 250 ms, at least PollInterval.
+	// two looks grows to IdlePollInterval; default 300 ms, at least PollInterval.
 	PollInterval, IdlePollInterval time.Duration
 	// ConnectTimeout bounds one attempt to connect to one host; default 5 s. After a failed one the next follows after
 	// 50 ms, then after twice as long each time, up to once a second.
@@ -83,7 +83,7 @@ type Options struct {
 const (
 	defaultPrefix         = "headwater"
 	defaultPoll           = 5 * time.Millisecond
-	defaultIdlePoll       = 250 * time.Millisecond
+	defaultIdlePoll       = 300 * time.Millisecond
 	defaultConnect        = 5 * time.Second
 	defaultStatement      = 5 * time.Second
 	defaultRetry          = 2 * time.Second

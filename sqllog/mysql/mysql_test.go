@@ -70,13 +70,3 @@ func database(o mysql.Options, open func(t testing.TB) oplog.Log) oplogtest.Data
 		},
 	}
 }
-
-func BenchmarkLog(b *testing.B) {
-	oplogtest.BenchmarkLog(b, func(b *testing.B) oplog.Log {
-		l, err := mysql.Open(b.Context(), place(b))
-		if err != nil {
-			b.Fatalf("open: %v", err)
-		}
-		return l
-	})
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -137,39 +136,5 @@ func TestOutage(t *testing.T) {
 	defer cancel()
 	if _, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("x")}); err != nil {
 		t.Errorf("propose when the server is back: %v", err)
-	}
-}
-
-// BenchmarkVisibility measures the time from an append on one node to the row's being read on another, on an otherwise
-// idle server, with and without notifications.
-func BenchmarkVisibility(b *testing.B) {
-	for _, off := range []bool{false, true} {
-		b.Run(fmt.Sprintf("notify=%t", !off), func(b *testing.B) {
-			o := place(b)
-			o.NoNotify = off
-			l, reader := cluster(b, o, 0), open(b, o)
-			waits := make(chan time.Time, 1)
-			var from, to []time.Duration
-			for at := oplog.Index(1); b.Loop(); at++ {
-				waiting := make(chan struct{})
-				go func() {
-					close(waiting)
-					waitFor(b, reader, at)
-					waits <- time.Now()
-				}()
-				<-waiting
-				time.Sleep(10 * time.Millisecond) // an idle server, a reader that waits
-				start := time.Now()
-				mustAppend(b, l, at, "row")
-				answered := time.Now()
-				seen := <-waits
-				from, to = append(from, seen.Sub(start)), append(to, seen.Sub(answered))
-			}
-			slices.Sort(from)
-			slices.Sort(to)
-			b.ReportMetric(float64(from[len(from)/2].Microseconds()), "µs/sent-to-seen")
-			b.ReportMetric(float64(to[len(to)/2].Microseconds()), "µs/answered-to-seen-median")
-			b.ReportMetric(float64(to[len(to)*99/100].Microseconds()), "µs/answered-to-seen-p99")
-		})
 	}
 }

@@ -38,6 +38,7 @@ type session struct {
 	age   atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
 	token string        // tells own notifications from those of others
 	told  chan struct{} // capacity 1: something is to be told to the other nodes
+	asked chan struct{} // capacity 1: a notification is to be sent to prove that they arrive
 }
 
 func newSession(o Options, src source) *session {
@@ -45,7 +46,7 @@ func newSession(o Options, src source) *session {
 	token := make([]byte, 8)
 	rand.Read(token) // never fails
 	return &session{source: src, names: n, append: statements(n).Append.Text, polite: politeText(n), read: statements(n).Read.Text, waits: turnTexts(n, src.owned()), turns: o.Turnstile, readOnly: o.ReadOnly, allowFsyncOff: o.AllowFsyncOff,
-		statement: o.StatementTimeout, token: hex.EncodeToString(token), told: make(chan struct{}, 1)}
+		statement: o.StatementTimeout, token: hex.EncodeToString(token), told: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 }
 
 func (s *session) dialect(notify bool) sqllog.Dialect {

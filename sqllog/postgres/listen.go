@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,18 +22,27 @@ const (
 // next ones together, no sooner than notifyPause later. A notification that is lost costs the slowest poll interval.
 const notifyPause = 5 * time.Millisecond
 
-// How it is known that notifications arrive: each node tells itself, over another connection than the one that listens
-// (through a pooler LISTEN succeeds, a notification over the same connection comes back, and nothing else arrives).
+// How it is known that notifications arrive: they are sent over another connection than the one that listens (through a
+// pooler LISTEN succeeds, a notification over the same connection comes back, and nothing else arrives). Whoever has not
+// heard any for a while sends one of its own, marked so that it tells nobody to look for rows. All hear it, and the
+// while is drawn anew each time, so of many idle nodes one sends for all.
 const (
-	proofTime  = 2 * time.Second  // within which the first own notification must arrive
-	proofEvery = 10 * time.Second // how often it must, where no rows are told anyway
+	proofTime  = 2 * time.Second  // within which it must arrive
+	proofEvery = 10 * time.Second // from how long a silence on it is sent; up to twice as long
 	proofLater = time.Minute      // how long after a failure the next proof is tried
+	proofMark  = "?"              // ends its payload
 )
 
-// tell has the other nodes be told.
-func (s *session) tell() {
+// tell has the other nodes be told of rows.
+func (s *session) tell() { signal(s.told) }
+
+// prove has a notification be sent that is about no rows.
+func (s *session) prove() { signal(s.asked) }
+
+// signal leaves a value in a channel of capacity 1.
+func signal(c chan struct{}) {
 	select {
-	case s.told <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -86,54 +97,56 @@ func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) 
 		return fmt.Errorf("listen: %w", err)
 	}
 	wake()
-	s.tell()
+	s.prove()
 	for proved, within := false, proofTime; ; {
-		mine, err := s.hear(ctx, c, within, wake)
+		heard, err := s.hear(ctx, c, within, wake)
 		switch {
 		case err != nil:
 			return err
-		case mine:
-			proved, within = true, proofEvery
+		case heard:
+			proved, within = true, proofEvery+rand.N(proofEvery)
 			sure(true)
 		case !proved:
 			return errUnproved
 		default: // silence for long: prove it anew
 			proved, within = false, proofTime
-			s.tell()
+			s.prove()
 		}
 	}
 }
 
-// hear listens until the own notification arrives or the time is over, and wakes the log by those of others.
-func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, wake func()) (mine bool, err error) {
+// hear waits for a notification until the time is over, and wakes the log if it is of rows of others.
+func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, wake func()) (heard bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	for {
-		n, err := c.WaitForNotification(waiting)
-		switch {
-		case ctx.Err() != nil:
-			return false, ctx.Err()
-		case err != nil && waiting.Err() != nil && !c.IsClosed():
-			return false, nil
-		case err != nil:
-			return false, err
-		case n.Payload == s.token:
-			return true, nil
-		}
+	n, err := c.WaitForNotification(waiting)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil && waiting.Err() != nil && !c.IsClosed():
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if n.Payload != s.token && !strings.HasSuffix(n.Payload, proofMark) {
 		wake()
 	}
+	return true, nil
 }
 
 // notifier tells what is to be told.
 func (s *session) notifier(ctx context.Context) {
 	for {
+		payload := s.token
 		select {
 		case <-s.told:
+		case <-s.asked:
+			payload += proofMark
 		case <-ctx.Done():
 			return
 		}
 		pause := notifyPause
-		if err := s.notify(ctx); err != nil { // a hint was lost; whoever waits for it polls
+		if err := s.notify(ctx, payload); err != nil { // a hint was lost; whoever waits for it polls
 			pause = longestPause
 		}
 		idle(ctx, pause)
@@ -141,9 +154,9 @@ func (s *session) notifier(ctx context.Context) {
 }
 
 // notify sends a notification, in a transaction that need not be on the disk: it is a hint, and nothing else is in it.
-func (s *session) notify(ctx context.Context) error {
+func (s *session) notify(ctx context.Context, payload string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.statement)
 	defer cancel()
 	var one int
-	return s.db.QueryRowContext(ctx, "SELECT 1 FROM set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", s.names.channel(), s.token).Scan(&one)
+	return s.db.QueryRowContext(ctx, "SELECT 1 FROM set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", s.names.channel(), payload).Scan(&one)
 }

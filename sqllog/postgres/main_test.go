@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -13,7 +14,17 @@ import (
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+// TestMain lets the test binary be the processes of TestManyNodes.
+func TestMain(m *testing.M) {
+	if plan := os.Getenv(fleetEnv); plan != "" {
+		if err := runFleet(plan); err != nil {
+			fmt.Fprintln(os.Stderr, "fleet:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(dbtest.Main(m))
+}
 
 // place returns options for tables of the test's own on the shared server. The tables go when the test ends.
 func place(t testing.TB) postgres.Options {

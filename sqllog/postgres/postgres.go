@@ -47,7 +47,7 @@ type Options struct {
 	// Schema holds the tables; it must exist. Spelled as Prefix. Default: the first of the role's search_path.
 	Schema string
 	// PollInterval is how soon a row of another node is looked for; default 10 ms. While nothing comes the pause between
-	// two looks grows to IdlePollInterval; default 250 ms, at least PollInterval. Where notifications arrive the pause is
+	// two looks grows to IdlePollInterval; default 300 ms, at least PollInterval. Where notifications arrive the pause is
 	// always IdlePollInterval: it is then the time that a lost notification costs.
 	PollInterval, IdlePollInterval time.Duration
 	// NoNotify turns notifications off: none is sent when rows were appended, none is listened for. It saves a
@@ -92,7 +92,7 @@ type Options struct {
 const (
 	defaultPrefix         = "headwater"
 	defaultPoll           = 10 * time.Millisecond
-	defaultIdlePoll       = 250 * time.Millisecond
+	defaultIdlePoll       = 300 * time.Millisecond
 	defaultConnect        = 5 * time.Second
 	defaultStatement      = 5 * time.Second
 	defaultRetry          = 2 * time.Second

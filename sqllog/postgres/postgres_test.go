@@ -75,13 +75,3 @@ func database(o postgres.Options, open func(t testing.TB) oplog.Log) oplogtest.D
 		},
 	}
 }
-
-func BenchmarkLog(b *testing.B) {
-	oplogtest.BenchmarkLog(b, func(b *testing.B) oplog.Log {
-		l, err := postgres.Open(b.Context(), place(b))
-		if err != nil {
-			b.Fatalf("open: %v", err)
-		}
-		return l
-	})
-}

@@ -33,3 +33,7 @@ func Pool(t testing.TB, path string, size int) *sql.DB {
 
 // Discard makes the pool close the connection.
 func Discard(c *sql.Conn) { _ = c.Raw(func(any) error { return driver.ErrBadConn }) }
+
+// Apart makes the logs that are opened from now on strangers to those opened before, as if in another process: they do
+// not wake each other without the file.
+func Apart() { signals.Clear() }
