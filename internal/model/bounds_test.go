@@ -31,18 +31,24 @@ func (b *bounds) do(commands ...meta.Command) {
 	b.t.Helper()
 	var row []meta.Proposal
 	for _, c := range commands {
-		p := meta.Proposal{Stamp: 1, Command: c}
-		switch c.(type) {
-		case meta.PrepareObjects, meta.Atomic:
-			b.sequence++
-			p.Request = &meta.Request{Client: [16]byte{1}, Sequence: b.sequence, Oldest: b.sequence}
-			if b.sequence == 1 {
-				p.Request.Oldest = 0
-			}
-		}
-		row = append(row, p)
+		row = append(row, meta.Proposal{Stamp: 1, Command: c, Request: b.requestFor(c)})
 	}
 	b.row(row...)
+}
+
+// requestFor returns a new request where the command needs one.
+func (b *bounds) requestFor(c meta.Command) *meta.Request {
+	switch c.(type) {
+	case meta.PrepareObjects, meta.Atomic:
+	default:
+		return nil
+	}
+	b.sequence++
+	r := &meta.Request{Client: [16]byte{1}, Sequence: b.sequence, Oldest: b.sequence}
+	if b.sequence == 1 {
+		r.Oldest = 0
+	}
+	return r
 }
 
 // reached fails unless a command of the kind has ended so.

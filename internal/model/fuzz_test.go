@@ -35,7 +35,7 @@ func FuzzSameAsMeta(f *testing.F) {
 		}
 		p.row(row...)
 		p.compareQueries(g)
-		p.compareLists()
+		p.compareLists(2)
 		p.reload()
 	})
 }

@@ -51,6 +51,14 @@ func (m *Model) Node(id uint64) meta.Node {
 	return r
 }
 
+// KnownNode is Node for an id that may never have been registered.
+func (m *Model) KnownNode(id uint64) (meta.Node, bool) {
+	if m.now.nodes[id] == nil {
+		return meta.Node{}, false
+	}
+	return m.Node(id), true
+}
+
 // Nodes returns the ids of the registered nodes, ascending.
 func (m *Model) Nodes() (ids []uint64) {
 	for _, id := range slices.Sorted(maps.Keys(m.now.nodes)) {
@@ -237,6 +245,27 @@ func (m *Model) FindOffset(stream uint64, t int64) (offset uint64, found bool) {
 		}
 	}
 	return m.now.streams[stream].end, false
+}
+
+// Candidates returns the objects that hold slices of a stream below so many bytes that are live: the one with the most of
+// them first, of equal ones the lower id.
+func (m *Model) Candidates(stream, below uint64) (out []meta.CompactionCandidate) {
+	for _, x := range m.LiveSlices(stream) {
+		i := slices.IndexFunc(out, func(c meta.CompactionCandidate) bool { return c.ObjectID == x.ObjectID })
+		if x.Slice.Length >= below {
+			continue
+		}
+		if i < 0 {
+			i = len(out)
+			out = append(out, meta.CompactionCandidate{ObjectID: x.ObjectID, ObjectSize: m.now.objects[x.ObjectID].content.Size})
+		}
+		out[i].SmallSlices++
+		out[i].SmallBytes += x.Slice.Length
+	}
+	slices.SortFunc(out, func(a, b meta.CompactionCandidate) int {
+		return cmp.Or(cmp.Compare(b.SmallSlices, a.SmallSlices), cmp.Compare(a.ObjectID, b.ObjectID))
+	})
+	return out
 }
 
 // Uncovered returns offsets at which a live stream has not exactly one of slice, debt and loss between start and end: none,
