@@ -82,7 +82,11 @@ func Check(h *History, patience time.Duration) *Report {
 
 // linearizable checks the parts, one after the other: they may be large.
 func (r *Report) linearizable(ops []Op, patience time.Duration) {
-	for _, p := range divide(ops) {
+	parts, strange := divide(ops)
+	if strange != nil {
+		r.fault("there is a %T, which the rules of this package do not know: %v", strange.Command, strange)
+	}
+	for _, p := range parts {
 		r.Parts++
 		r.Largest = max(r.Largest, len(p.ops))
 		switch result := porcupine.CheckOperationsTimeout(p.model, p.ops, patience); result {

@@ -25,9 +25,9 @@ type divider struct {
 	streams map[string]uint64 // ids by name
 }
 
-// divide returns the parts of a history, by name. Commands that certainly have no effect, and reads that promise less
-// than linearizability, are in none.
-func divide(ops []Op) []*part {
+// divide returns the parts of a history, by name, and the first command that the rules of this package do not know, if
+// there is one. Commands that certainly have no effect, and reads that promise less than linearizability, are in none.
+func divide(ops []Op) (parts []*part, strange *Op) {
 	d := divider{parts: map[string]*part{}, streams: map[string]uint64{}}
 	for i := range ops {
 		if c, ok := ops[i].Command.(meta.CreateStream); ok {
@@ -40,18 +40,52 @@ func divide(ops []Op) []*part {
 		op := &ops[i]
 		switch {
 		case op.Outcome == Failed:
+		case op.Command != nil && !known(op.Command):
+			if strange == nil {
+				strange = op
+			}
 		case op.Command != nil:
 			d.command(op)
 		case op.Outcome == Answered && op.Read.Freshness == Linearizable:
 			d.read(op)
 		}
 	}
-	out := make([]*part, 0, len(d.parts))
 	for _, p := range d.parts {
-		out = append(out, p)
+		parts = append(parts, p)
 	}
-	slices.SortFunc(out, func(a, b *part) int { return cmp.Compare(a.name, b.name) })
-	return out
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.name, b.name) })
+	return parts, strange
+}
+
+// known reports whether the rules know a command: those that histories are made of, in the simple forms that they have
+// there.
+func known(c meta.Command) bool {
+	switch c := c.(type) {
+	case meta.RegisterNode:
+		return c.NodeID <= maxNodes && c.Epoch == 0
+	case meta.FenceNode:
+		return c.NodeID <= maxNodes && c.Renewals == 0
+	case meta.OpenStream:
+		return c.Epoch == 0
+	case meta.CreateStream:
+		return len(c.Labels) == 0
+	case meta.CommitObjects:
+		return len(c.Objects) == 1 && len(c.Objects[0].Slices) == 1
+	case meta.RenewNode, meta.PrepareObjects, meta.CloseStream, meta.TrimStream, meta.RecordTransfer, meta.PutKey, meta.DeleteKey, meta.CheckKey:
+		return true
+	case meta.Atomic: // of keys of one group, without identities
+		var groups []string
+		for _, inner := range c.Commands {
+			key, _, _ := conditionOf(inner)
+			id, _ := identityOf(inner)
+			if key == "" || id != (meta.Identity{}) {
+				return false
+			}
+			groups = append(groups, Group(key))
+		}
+		return len(slices.Compact(groups)) == 1
+	}
+	return false
 }
 
 func (d *divider) add(name string, model func() porcupine.Model, op *Op) {

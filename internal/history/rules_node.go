@@ -82,6 +82,8 @@ func (n *nodes) fence(c meta.FenceNode) verdict {
 	}
 	who := &n[c.NodeID]
 	switch {
+	case c.Rescuer.NodeID == c.NodeID:
+		return refused(meta.CodeInvalidArgument)
 	case who.epoch == 0:
 		return refused(meta.CodeNodeNotFound)
 	case c.Epoch < who.epoch:

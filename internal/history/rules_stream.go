@@ -13,7 +13,8 @@ type stream struct {
 	owner      meta.Identity
 	start, end uint64
 	reserved   uint64
-	transfer   meta.Transfer // zero: none
+	given      bool          // closed by a transfer
+	transfer   meta.Transfer // which
 	debts      []debt        // in the order in which they were made
 	objects    []uint64      // sorted
 }
@@ -23,14 +24,14 @@ type debt struct{ epoch, node, start, boundary uint64 }
 var streamRules = rules[stream]{
 	equal: func(a, b stream) bool {
 		return a.epoch == b.epoch && a.open == b.open && a.owner == b.owner && a.start == b.start && a.end == b.end &&
-			a.reserved == b.reserved && a.transfer == b.transfer && slices.Equal(a.debts, b.debts) && slices.Equal(a.objects, b.objects)
+			a.reserved == b.reserved && a.given == b.given && a.transfer == b.transfer && slices.Equal(a.debts, b.debts) && slices.Equal(a.objects, b.objects)
 	},
 	judge: stream.judge,
 	read:  stream.read,
 }
 
 func (s stream) judge(c meta.Command, a *meta.Answer) (stream, bool) {
-	if ofNode(a) {
+	if ofNode(a) || ofObject(a) {
 		return s, true
 	}
 	var v verdict
@@ -57,6 +58,19 @@ func (s stream) judge(c meta.Command, a *meta.Answer) (stream, bool) {
 	return next, a == nil || v.allows(a)
 }
 
+// ofObject reports whether a refusal is about the object that was to be committed, which may stand in another stream: that
+// is left to the replay.
+func ofObject(a *meta.Answer) bool {
+	if a == nil {
+		return false
+	}
+	switch meta.CodeOf(a.Err) {
+	case meta.CodeObjectNotFound, meta.CodeObjectNotOwned, meta.CodeObjectExists:
+		return true
+	}
+	return false
+}
+
 // check is the stream check; owner 0 leaves the last part out.
 func (s *stream) check(epoch, owner uint64) (meta.Code, bool) {
 	switch {
@@ -79,7 +93,7 @@ func (s *stream) opened(c meta.OpenStream) verdict {
 	case s.open && s.owner.NodeID != c.Identity.NodeID, slices.ContainsFunc(s.debts, owes):
 		return refused(meta.CodeStreamNotClosed)
 	}
-	s.epoch, s.open, s.owner, s.reserved, s.transfer = s.epoch+1, true, c.Identity, 0, meta.Transfer{}
+	s.epoch, s.open, s.owner, s.reserved, s.given, s.transfer = s.epoch+1, true, c.Identity, 0, false, meta.Transfer{}
 	return applied(meta.OpenStreamResult{Epoch: s.epoch, StartOffset: s.start, EndOffset: s.end})
 }
 
@@ -131,7 +145,7 @@ func (s *stream) transferred(c meta.RecordTransfer) verdict {
 	}
 	t := s.transfer
 	switch {
-	case !s.open && t == (meta.Transfer{}):
+	case !s.open && !s.given:
 		return refused(meta.CodeStreamNotOpen)
 	case !s.open && t.Boundary != c.Boundary:
 		return refused(meta.CodeOffsetMismatch)
@@ -142,7 +156,7 @@ func (s *stream) transferred(c meta.RecordTransfer) verdict {
 	case c.Boundary < s.end:
 		return refused(meta.CodeOffsetMismatch)
 	}
-	s.transfer = meta.Transfer{ToNode: c.ToNode, StartOffset: s.end, Boundary: c.Boundary}
+	s.given, s.transfer = true, meta.Transfer{ToNode: c.ToNode, StartOffset: s.end, Boundary: c.Boundary}
 	if s.end < c.Boundary {
 		s.debts = append(slices.Clip(s.debts), debt{s.epoch, c.Identity.NodeID, s.end, c.Boundary})
 	}
