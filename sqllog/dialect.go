@@ -107,6 +107,11 @@ type Dialect struct {
 	// number of rows inserted. Nil: by ExecContext on the connection, which does not retry.
 	Append func(ctx context.Context, conn *sql.Conn, at oplog.Index, payload []byte) (int64, error)
 
+	// Durable returns when the rows that a Read has just found on conn can no longer be lost in a crash of the server. It is
+	// for databases that show a commit to others before it is on the disk: a node that applied such a row would hold a
+	// history that the database no longer has. An error makes it an unsuccessful Read. Nil: what is shown stays.
+	Durable func(ctx context.Context, conn *sql.Conn) error
+
 	// Page is how many rows the first statement of a Read asks for, where the driver has to read a result to its end
 	// even if it is broken off; the following ones ask for as many as are likely to fit. 0: one statement for all.
 	Page int

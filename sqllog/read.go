@@ -12,17 +12,20 @@ import (
 // query runs one selecting statement of the pool and hands its rows to scan; what scan returns after an error or a
 // broken result is thrown away.
 func (l *Log) query(ctx context.Context, s Statement, v values, scan func(*sql.Rows) error) error {
-	return l.do(ctx, reads, func(ctx context.Context, conn *sql.Conn) error {
-		rows, err := conn.QueryContext(ctx, s.Text, s.args(v)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		if err := scan(rows); err != nil {
-			return err
-		}
-		return rows.Err() // a result that broke off looks like one that ended
-	})
+	return l.do(ctx, reads, func(ctx context.Context, conn *sql.Conn) error { return s.query(ctx, conn, v, scan) })
+}
+
+// query is Log.query on a connection.
+func (s Statement) query(ctx context.Context, conn *sql.Conn, v values, scan func(*sql.Rows) error) error {
+	rows, err := conn.QueryContext(ctx, s.Text, s.args(v)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := scan(rows); err != nil {
+		return err
+	}
+	return rows.Err() // a result that broke off looks like one that ended
 }
 
 // Read is oplog.Log's. It holds at most one row more than it returns. Where the dialect asks for pages, a truncation
@@ -61,7 +64,7 @@ func nextPage(page, n, size, maxBytes int) int {
 // whole says that none was left out because it did not fit.
 func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, first bool) (found []oplog.Row, whole bool, err error) {
 	v := values{After: from, Bytes: int64(max(maxBytes, 0)), Limit: int64(limit)}
-	err = l.query(ctx, l.c.Dialect.Statements.Read, v, func(rows *sql.Rows) error {
+	scan := func(rows *sql.Rows) error {
 		found, whole = nil, true
 		for size := 0; rows.Next(); {
 			var index int64
@@ -76,6 +79,13 @@ func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, fir
 			found = append(found, oplog.Row{Index: oplog.Index(index), Payload: notNil(payload)})
 		}
 		return nil
+	}
+	err = l.do(ctx, reads, func(ctx context.Context, conn *sql.Conn) error {
+		err := l.c.Dialect.Statements.Read.query(ctx, conn, v, scan)
+		if err == nil && len(found) > 0 && l.c.Dialect.Durable != nil {
+			err = l.c.Dialect.Durable(ctx, conn)
+		}
+		return err
 	})
 	return found, whole, err
 }

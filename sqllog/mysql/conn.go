@@ -32,7 +32,7 @@ type session struct {
 const firstPage = 16
 
 func (s *session) dialect() sqllog.Dialect {
-	return sqllog.Dialect{Statements: s.texts, CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Page: firstPage}
+	return sqllog.Dialect{Statements: s.texts, CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Durable: durable, Page: firstPage}
 }
 
 // appendRow executes the append. On a member of a Galera cluster that has not applied row at-1 yet, an append that its

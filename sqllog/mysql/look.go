@@ -158,6 +158,14 @@ func (l look) weak() (w []string) {
 	return w
 }
 
+// early reports whether the server shows a commit to other sessions before it is on the disk. InnoDB does: a transaction
+// is visible, and its locks are gone, once its commit stands in the log buffer; then the buffer is flushed, and then the
+// session is answered. Where there is a binary log the commit is in it, and so is found again, before it is visible; where
+// the flush is switched off there is nothing to wait for; and what a member of a Galera cluster shows, the others have.
+func (l look) early() bool {
+	return l.values["innodb_flush_log_at_trx_commit"] == "1" && !on(l.values["log_bin"]) && !l.galera()
+}
+
 // warnings are what people should know of the server.
 func (l look) warnings(reader bool) []string {
 	w := l.weak()
