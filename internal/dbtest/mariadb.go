@@ -201,6 +201,16 @@ func (m *MariaDB) Start(t testing.TB, options ...string) {
 	}
 }
 
+// Restart starts the server anew, whether it still runs or has ended by itself.
+func (m *MariaDB) Restart(t testing.TB) {
+	t.Helper()
+	_ = m.process.signal(syscall.SIGKILL) // it may have ended
+	if err := m.ended(); err != nil {
+		t.Fatal(err)
+	}
+	m.Start(t)
+}
+
 func (m *MariaDB) run(more []string) (err error) {
 	args := []string{"--no-defaults", "--datadir=" + m.data(), "--socket=" + filepath.Join(m.dir, "socket"), "--pid-file=" + filepath.Join(m.dir, "pid"), "--tmpdir=" + m.dir,
 		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(m.Port), "--skip-name-resolve", "--max-connections=300",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
@@ -218,32 +218,25 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestFull: a full disk refuses for certain, reading goes on, and everything works when there is room again. Field case 16.1.
-func TestFull(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
-	t.Parallel()
+// smallDisk has the tables of a server of the test's own on a small disk.
+func smallDisk(t *testing.T) (*dbtest.Disk, postgres.Options) {
+	t.Helper()
 	p := dbtest.NewPostgres(t)
 	small := filepath.Join(p.Dir(), "small")
 	if err := os.Mkdir(small, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	size := func(verb, size string) error {
-		out, err := exec.Command("mount", "-t", "tmpfs", "-o", verb+"size="+size+fmt.Sprintf(",uid=%d,mode=0700", p.Uid()), "tmpfs", small).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	}
-	if err := size("", "8m"); err != nil {
-		t.Skipf("this machine does not let root mount a file system: %v", err)
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", small).Run() })
+	disk := dbtest.NewDisk(t, small, p.Uid(), "8m")
 	admin := session(t, p.DSN("postgres", "postgres"))
 	mustExec(t, admin, "CREATE TABLESPACE small LOCATION '"+small+"'")
 	mustExec(t, admin, "ALTER DATABASE postgres SET default_tablespace = small")
-	o := on(p)
+	return disk, on(p)
+}
+
+// TestFull: a full disk refuses for certain, reading goes on, and everything works when there is room again. Field case 16.1.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	disk, o := smallDisk(t)
 	l := cluster(t, o, 0)
 	row := make([]byte, 100<<10)
 	at := oplog.Index(1)
@@ -261,15 +254,21 @@ func TestFull(t *testing.T) {
 	if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
 		t.Errorf("newest: %d, %v; want %d", newest, err, at-1)
 	}
-	if err := size("remount,", "32m"); err != nil {
-		t.Fatalf("make room: %v", err)
-	}
+	disk.Resize(t, "32m")
 	for range 10 {
 		if err := l.Append(t.Context(), at, row); err != nil {
 			t.Fatalf("append with room again: %v", err)
 		}
 		at++
 	}
+}
+
+// TestFullUnderNode: a node whose server's disk is full, and has room again.
+func TestFullUnderNode(t *testing.T) {
+	t.Parallel()
+	disk, o := smallDisk(t)
+	clustertest.Disk{Open: func() oplog.Log { return openNode(t, o) }, MakeRoom: func() { disk.Resize(t, "32m") },
+		Full: func(s *headwater.Store) bool { return strings.Contains(s.Status().DatabaseError, "53100") }}.Run(t)
 }
 
 // TestListenerTerminated: the connection that listens is ended again and again while rows come. The log polls once an
