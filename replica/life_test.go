@@ -248,3 +248,33 @@ func TestHourAway(t *testing.T) {
 		once(t, r, []string{"after"})
 	})
 }
+
+// TestStartDuringSnapshot: while a node starts, others append and store a snapshot above every row that its first look
+// showed. It opens there and goes on; that the look knew fewer rows than the snapshot stands for is no sign of a rewound log.
+func TestStartDuringSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		other := open(t, db.Open(), replica.Options{SnapshotInterval: -1})
+		propose(t, other, "a")
+		if _, err := other.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gate := faultlog.NewGate()
+		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.OpenSnapshot, Hold: gate})
+		opened := make(chan *node)
+		go func() { opened <- open(t, log, replica.Options{}) }()
+		<-gate.Reached()
+		for _, command := range []string{"b", "c"} {
+			propose(t, other, command)
+		}
+		if _, err := other.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gate.Open()
+		r := <-opened
+		propose(t, r, "d")
+		if st := r.Status(); st.Condition != replica.Ready || st.Applied != 4 {
+			t.Errorf("after a start beside a snapshot: %v at row %d: %s", st.Condition, st.Applied, st.Reason)
+		}
+	})
+}

@@ -250,6 +250,11 @@ func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
 	if want := r.o.ClusterID; want != (ID{}) && want != r.genesis.ClusterID {
 		return nil, fmt.Errorf("%w: expected %s, found %s", ErrWrongCluster, want, r.genesis.ClusterID)
 	}
+	if snap.Index > bounds.Newest { // somebody stored it since that look, which therefore says nothing about its rows
+		if bounds, err = r.log.Bounds(ctx); err != nil {
+			return nil, fmt.Errorf("look at the log: %w", err)
+		}
+	}
 	now := r.o.World.Now()
 	tail.current = now
 	tail.set(snap.State, snap.Index, snap.Digest)
