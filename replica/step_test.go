@@ -4,12 +4,51 @@ package replica
 // replica meets only by luck.
 
 import (
+	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/headwaterdb/headwater/oplog"
 )
+
+// chain is a state that remembers which numbers it was given, in order, by a hash.
+type chain struct {
+	sum   uint64
+	count uint64
+}
+
+// chainMachine's commands are 8 bytes. Its result is the hash after the command.
+func chainMachine() Machine[chain, uint64] {
+	return Machine[chain, uint64]{
+		Apply: func(s chain, index oplog.Index, commands [][]byte) (chain, []uint64, error) {
+			out := make([]uint64, len(commands))
+			for i, c := range commands {
+				b := binary.LittleEndian.AppendUint64(nil, s.sum)
+				b = binary.LittleEndian.AppendUint64(b, uint64(index)<<8|uint64(i))
+				s = chain{xxh3.Hash(append(b, c...)), s.count + 1}
+				out[i] = s.sum
+			}
+			return s, out, nil
+		},
+		Digest: func(s chain) (d Digest) {
+			binary.LittleEndian.PutUint64(d[:], s.sum)
+			binary.LittleEndian.PutUint64(d[8:], s.count)
+			return d
+		},
+		Encode: func(s chain, w io.Writer) error {
+			return binary.Write(w, binary.LittleEndian, [2]uint64{s.sum, s.count})
+		},
+		Decode: func(r io.Reader) (chain, error) {
+			var v [2]uint64
+			err := binary.Read(r, binary.LittleEndian, &v)
+			return chain{v[0], v[1]}, err
+		},
+	}
+}
 
 // TestSnapMeter: who takes a snapshot, and when. Rows are fed one by one; the first index at which a snapshot is due is
 // compared.
