@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "child:", runChild(plan))
 		os.Exit(1)
 	}
+	if file := os.Getenv(nodeEnv); file != "" {
+		if err := runNode(file); err != nil {
+			fmt.Fprintln(os.Stderr, "node:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(tests{m})
 }
 
