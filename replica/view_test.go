@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,14 +31,28 @@ func TestViewAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestOwnWrites: sixteen goroutines propose, take the index, wait for it and read their own change, again and again;
-// it is always there (invariant 4, field case 11.3).
+// full is whether tests have the size of the field cases: HEADWATER_TEST_FULL=1.
+var full = os.Getenv("HEADWATER_TEST_FULL") != ""
+
+// TestOwnWrites: sixteen goroutines propose, take the index, wait for it and read their own change, again and again, on one
+// processor, two and eight; it is always there. 10,000 rounds each, or 1,000,000 at full size (invariant 4, field case 11.3).
 func TestOwnWrites(t *testing.T) {
-	t.Parallel()
-	rounds := 30000
-	if testing.Short() {
+	rounds := 10_000 // not beside other tests: it changes what all of them run on
+	switch {
+	case full:
+		rounds = 1_000_000
+	case testing.Short():
 		rounds = 1000
 	}
+	for _, processors := range []int{1, 2, 8} {
+		t.Run(fmt.Sprintf("%d processors", processors), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+			testOwnWrites(t, rounds)
+		})
+	}
+}
+
+func testOwnWrites(t *testing.T, rounds int) {
 	r := open(t, cluster(t).Open(), never)
 	var done sync.WaitGroup
 	for g := range 16 {
@@ -69,7 +86,7 @@ type accounts struct {
 }
 
 // TestTornViews: every row moves tokens in several steps; no view shows half a row, none changes while it is held, and
-// none is older than the one before (field case 11.8).
+// none is older than the one before. 400 calls and 4 readers, or 100 readers for ten minutes at full size (field case 11.8).
 func TestTornViews(t *testing.T) {
 	t.Parallel()
 	m := replica.Machine[*accounts, int]{
@@ -94,7 +111,11 @@ func TestTornViews(t *testing.T) {
 	defer r.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	var readers, writers sync.WaitGroup
-	for range 4 {
+	count, end := 4, time.Now() // by the calls alone
+	if full {
+		count, end = 100, time.Now().Add(10*time.Minute)
+	}
+	for range count {
 		readers.Go(func() {
 			var held []*replica.View[*accounts]
 			var copies []accounts
@@ -117,8 +138,9 @@ func TestTornViews(t *testing.T) {
 						t.Errorf("view %d: sum %d, changed %v", h.Index, sum, *h.State != copies[i])
 					}
 				}
-				if len(held) > 20 {
-					held, copies = held[10:], copies[10:]
+				if len(held) > 20 { // for how long each is held is left to chance
+					from := rand.IntN(15)
+					held, copies = slices.Delete(held, from, from+5), slices.Delete(copies, from, from+5)
 				}
 				runtime.Gosched()
 			}
@@ -126,7 +148,7 @@ func TestTornViews(t *testing.T) {
 	}
 	for g := range 4 {
 		writers.Go(func() {
-			for i := range 100 {
+			for i := 0; i < 100 || time.Now().Before(end); i++ {
 				r.Propose(t.Context(), []byte{byte(g), byte(i)}, []byte{byte(i), byte(g + 1)}, []byte{byte(g + 2), byte(i)})
 			}
 		})
@@ -200,8 +222,8 @@ func TestLinearize(t *testing.T) {
 	})
 }
 
-// TestProposeFromListener: what learns of changes by View.Next may propose and wait, since it runs off the apply path
-// (field case 11.6). Events may not, and their documentation says so.
+// TestProposeFromListener: what learns of changes by View.Next may propose, and wait for what comes, since it runs off the
+// apply path (field case 11.6).
 func TestProposeFromListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +237,16 @@ func TestProposeFromListener(t *testing.T) {
 				t.Errorf("propose from the listener: %+v, %v", res, err)
 			}
 		})
+		done.Go(func() { // one that waits for the row after the one it was told of
+			<-v.Next()
+			told := r.View().Index
+			if w, err := r.Wait(t.Context(), told+1); err != nil || w.Index <= told {
+				t.Errorf("wait for row %d from the listener: %v", told+1, err)
+			}
+		})
 		propose(t, r, "change")
+		synctest.Wait()
+		propose(t, r, "another") // the second may have been told of two rows at once
 		done.Wait()
 	})
 }
