@@ -7,12 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	clustertest.Starter(func(ctx context.Context, place string) (oplog.Log, error) {
+		dsn, prefix, _ := strings.Cut(place, " ")
+		return mysql.Open(ctx, mysql.Options{DSN: dsn, Prefix: prefix})
+	})
+	os.Exit(dbtest.Main(m))
+}
 
 // place returns options for tables of the test's own on the shared server. The tables go when the test ends.
 func place(t testing.TB) mysql.Options {

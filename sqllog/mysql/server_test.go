@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/oplog/oplogtest"
@@ -46,39 +46,10 @@ func TestLogWithOddDefaults(t *testing.T) {
 	}})
 }
 
-// TestRacedStart: eight processes create the tables at once. All come up, and one of them wrote the first row.
+// TestRacedStart: eight processes make an empty database a cluster at once.
 func TestRacedStart(t *testing.T) {
 	t.Parallel()
-	for round := range 3 {
-		o := place(t)
-		logs := make([]oplog.Log, 8)
-		for i := range logs {
-			logs[i] = open(t, o)
-		}
-		var created, found sync.Map
-		var wg sync.WaitGroup
-		for i, l := range logs {
-			wg.Go(func() {
-				switch err := l.Init(t.Context(), fmt.Appendf(nil, "genesis %d", i)); {
-				case err == nil:
-					created.Store(i, true)
-				case errors.Is(err, oplog.ErrExists):
-					found.Store(i, true)
-				default:
-					t.Errorf("round %d: init: %v", round, err)
-				}
-			})
-		}
-		wg.Wait()
-		if a, b := count(&created), count(&found); a != 1 || b != 7 {
-			t.Errorf("round %d: %d created the cluster and %d found it", round, a, b)
-		}
-	}
-}
-
-func count(m *sync.Map) (n int) {
-	m.Range(func(any, any) bool { n++; return true })
-	return n
+	clustertest.RacedStart(t, func() string { o := place(t); return o.DSN + " " + o.Prefix })
 }
 
 // TestColumns: the types in the catalogue hold every index and every byte.

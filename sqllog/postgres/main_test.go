@@ -4,18 +4,24 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
-// TestMain lets the test binary be the processes of TestManyNodes.
+// TestMain lets the test binary be the processes of TestManyNodes and of TestRacedStart.
 func TestMain(m *testing.M) {
+	clustertest.Starter(func(ctx context.Context, place string) (oplog.Log, error) {
+		dsn, prefix, _ := strings.Cut(place, " ")
+		return postgres.Open(ctx, postgres.Options{DSN: dsn, Prefix: prefix})
+	})
 	if plan := os.Getenv(fleetEnv); plan != "" {
 		if err := runFleet(plan); err != nil {
 			fmt.Fprintln(os.Stderr, "fleet:", err)

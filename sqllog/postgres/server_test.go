@@ -172,6 +172,28 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
+// TestRacedStart: eight processes make an empty database a cluster at once.
+func TestRacedStart(t *testing.T) {
+	t.Parallel()
+	clustertest.RacedStart(t, func() string { o := place(t); return o.DSN + " " + o.Prefix })
+}
+
+// TestColumns: the types in the catalogue hold every index and every byte. Field case 12.6.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	o := place(t)
+	cluster(t, o, 0)
+	c := session(t, o.DSN)
+	for column, want := range map[string]string{"log.idx": "bigint", "log.payload": "bytea", "snapshot.idx": "bigint",
+		"snapshot.size": "bigint", "snapshot_part.idx": "bigint", "snapshot_part.data": "bytea", "snapshot_part.token": "bytea"} {
+		table, name, _ := strings.Cut(column, ".")
+		got := scan[string](t, c, "SELECT data_type FROM information_schema.columns WHERE table_name = $1 AND column_name = $2", o.Prefix+"_"+table, name)
+		if got != want {
+			t.Errorf("%s is of type %s, want %s", column, got, want)
+		}
+	}
+}
+
 // TestSecrets: a password reaches neither an error nor Info, whatever is wrong.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
