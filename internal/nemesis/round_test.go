@@ -29,7 +29,8 @@ type round struct {
 	seed     uint64
 	db       database
 	daemons  []*daemon
-	keep     int // rows that are kept below the snapshot
+	keep     int    // rows that are kept below the snapshot
+	behind   uint64 // how many rows make one who has not seen them miss a truncated one
 	recorder *history.Recorder
 	witness  *witness
 
@@ -72,18 +73,19 @@ func play(t testing.TB, db database, seed uint64, faults int) account {
 	for i, d := range r.daemons {
 		watchers.Go(func() { r.sample(watching, d, 100+i) })
 	}
-	r.harm(t, rng, faults)
+	lively := r.harm(t, rng, faults)
 	stop()
 	workers.Wait()
-	r.recover(t)
-	r.judge(t, stopWatching)
+	lively = lively && r.recover(t)
+	r.judge(t, lively, stopWatching)
 	return r.account
 }
 
 // cluster makes daemons and starts them, all at once on an empty database.
 func (r *round) cluster(t testing.TB, rng *rand.Rand) {
 	interval := 20 + rng.IntN(60)
-	r.keep = 4 * interval
+	r.keep = max(80, 2*interval)
+	r.behind = uint64(r.keep + interval)
 	inSpaces := r.db.server != nil && canNetns(t) == nil
 	for i := range 3 {
 		var space *netns
@@ -113,17 +115,26 @@ func (r *round) cluster(t testing.TB, rng *rand.Rand) {
 
 // settle waits until all daemons serve, and creates what all sessions share.
 func (r *round) settle(t testing.TB) {
-	r.agree(t)
+	if !r.agree(t) {
+		t.FailNow()
+	}
 	s := r.newSession(0, r.connect(t, 0))
-	register := meta.RegisterNode{NodeID: 1, Instance: [16]byte{1}}
-	for _, c := range []meta.Command{register, meta.RegisterNode{NodeID: 2, Instance: [16]byte{2}}, meta.RegisterNode{NodeID: 3, Instance: [16]byte{3}}} {
-		if a := s.propose(c); a.Err != nil {
-			t.Fatalf("begin: %v", a.Err)
-		}
+	var all []meta.Command
+	for id := range byte(nodeIDs) {
+		all = append(all, meta.RegisterNode{NodeID: uint64(id) + 1, Instance: [16]byte{id + 1}})
 	}
 	for i := range sharedStreams {
-		if a := s.propose(meta.CreateStream{Identity: meta.Identity{NodeID: 1, NodeEpoch: 1}, Name: streamName(i + 1)}); a.Err != nil {
-			t.Fatalf("begin: %v", a.Err)
+		all = append(all, meta.CreateStream{Identity: meta.Identity{NodeID: 1, NodeEpoch: 1}, Name: streamName(i + 1)})
+	}
+	for _, c := range all {
+		for { // a session gives up early now and then; what is there already is redundant
+			a := s.propose(c)
+			if a.Err == nil {
+				break
+			}
+			if a.Status == meta.Rejected {
+				t.Fatalf("begin with %+v: %v", c, a.Err)
+			}
 		}
 	}
 }
@@ -140,10 +151,9 @@ func (r *round) sessions(t testing.TB, run func(s *session, step func())) {
 	}
 }
 
-// harm lets faults happen, one or two at a time, and after each waits until there was progress again. A session that
-// makes none shows in the figures, and where nobody makes any the test ends at its own bound.
-func (r *round) harm(t testing.TB, rng *rand.Rand, count int) {
-	r.progress(t, 100)
+// harm lets faults happen, one or two at a time, and after each waits until there was progress again. It reports false
+// where there is none any more.
+func (r *round) harm(t testing.TB, rng *rand.Rand, count int) (lively bool) {
 	var deck []fault
 	draw := func() fault {
 		if len(deck) == 0 {
@@ -155,34 +165,53 @@ func (r *round) harm(t testing.TB, rng *rand.Rand, count int) {
 		r.account.faults[f.name]++
 		return f
 	}
-	for n := 0; n < count; n++ {
+	lively = r.progress(t, 100)
+	for n := 0; n < count && lively; n++ {
 		ends := []func(){draw().begin(t, r, rng)}
 		if rng.IntN(4) == 0 {
 			ends = append(ends, draw().begin(t, r, rng))
 			n++
 		}
-		<-time.After(time.Duration(50+rng.IntN(600)) * time.Millisecond)
+		r.endure(time.Duration(50+rng.IntN(600))*time.Millisecond, rng.IntN(3) == 0)
 		for _, end := range slices.Backward(ends) {
 			end()
 		}
-		r.progress(t, 30)
+		lively = r.progress(t, 30)
+	}
+	return lively
+}
+
+// endure lets a fault last for a while. A long one lasts until the log has gone on so far that whoever was cut off meets
+// a truncated log, if there is anybody to write it.
+func (r *round) endure(while time.Duration, long bool) {
+	goal := r.witness.next() + r.behind
+	<-time.After(while)
+	if long {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_ = r.witness.await(ctx, goal)
 	}
 }
 
+// stuck is how long nothing happens before a round is given up. It is far more than a slow machine needs.
+const stuck = time.Minute
+
 // progress waits until some more calls were answered.
-func (r *round) progress(t testing.TB, n uint64) {
+func (r *round) progress(t testing.TB, n uint64) bool {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(stuck)
 	for goal := r.answers.Load() + n; r.answers.Load() < goal; {
 		select {
 		case <-tick.C:
 		case <-deadline:
 			r.report(t)
-			t.Fatalf("no call is answered any more (seed %d)", r.seed)
+			t.Errorf("no call is answered any more (seed %d)", r.seed)
+			return false
 		}
 	}
+	return true
 }
 
 // report shows the last words of all daemons.
@@ -193,30 +222,37 @@ func (r *round) report(t testing.TB) {
 	}
 }
 
-// recover has all faults end, and waits until all daemons are ready and have the same state.
-func (r *round) recover(t testing.TB) {
+// recover has all faults end, and waits until all daemons are ready and have the same state, and take commands. It
+// reports false where that does not come.
+func (r *round) recover(t testing.TB) bool {
 	begin := time.Now()
 	for _, d := range r.daemons {
 		d.start() // whatever does not run
 	}
-	r.agree(t)
+	if !r.agree(t) {
+		return false
+	}
 	r.account.recovery = time.Since(begin)
 	if r.account.recovery > recoveryBound {
 		t.Errorf("everybody was ready only %v after the faults had ended", r.account.recovery)
 	}
-	for i, d := range r.daemons { // and takes commands
+	for i, d := range r.daemons {
 		s := r.newSession(200+i, r.open(t, d.front.Addr()))
-		if a := s.propose(meta.PutKey{Key: "end/" + d.name, Value: []byte("x")}); a.Err != nil {
+		var a meta.Answer
+		for begin := time.Now(); a.Status != meta.Applied && time.Since(begin) < stuck; { // a session may give up early
+			a = s.propose(meta.PutKey{Key: "end/" + d.name, Value: fmt.Append(nil, time.Since(begin))})
+		}
+		if a.Status != meta.Applied {
 			t.Errorf("%s does not take commands after the faults: %v", d.name, a.Err)
 		}
 		raise(&r.highest, s.client.Seen().Index)
 		_, _ = s.read(history.Linearizable, history.Read{Keys: "end/"})
 	}
-	r.agree(t)
+	return r.agree(t)
 }
 
 // agree waits until all daemons are ready at the same index, and holds their digests against each other.
-func (r *round) agree(t testing.TB) {
+func (r *round) agree(t testing.TB) bool {
 	t.Helper()
 	var clients []*client.Client
 	for _, d := range r.daemons {
@@ -224,7 +260,7 @@ func (r *round) agree(t testing.TB) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(3 * time.Minute); ; {
+	for deadline := time.After(2 * stuck); ; {
 		all, err := statuses(clients)
 		if err == nil && !slices.ContainsFunc(all, func(s client.Status) bool {
 			return s.Condition != string(headwater.Ready) || s.AppliedIndex != all[0].AppliedIndex || s.DatabaseError != ""
@@ -235,13 +271,14 @@ func (r *round) agree(t testing.TB) {
 				}
 			}
 			raise(&r.highest, all[0].AppliedIndex)
-			return
+			return true
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
 			r.report(t)
-			t.Fatalf("the daemons do not agree (seed %d): %v, %+v", r.seed, err, all)
+			t.Errorf("the daemons do not agree (seed %d): %v, %+v", r.seed, err, all)
+			return false
 		}
 	}
 }
@@ -288,12 +325,15 @@ func (r *round) sample(ctx context.Context, d *daemon, number int) {
 	}
 }
 
-// judge ends the watching and checks the history, once the witness has seen all of it.
-func (r *round) judge(t testing.TB, stopWatching func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// judge ends the watching and checks the history, once the witness has seen all of it. Of a round that was given up it
+// checks what there is.
+func (r *round) judge(t testing.TB, lively bool, stopWatching func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), stuck)
 	defer cancel()
-	if err := r.witness.await(ctx, r.highest.Load()); err != nil {
-		t.Errorf("the log: %v", err)
+	if lively {
+		if err := r.witness.await(ctx, r.highest.Load()); err != nil {
+			t.Errorf("the log: %v", err)
+		}
 	}
 	stopWatching()
 	rows, err := r.witness.compare(ctx)
