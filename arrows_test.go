@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"internal/dbtest/proxy":               {},
 	"internal/dbtest/fakedb":              {},
 	"internal/clustertest":                {".", "meta", "oplog"},
+	"internal/fieldcase":                  {".", "meta", "oplog", "replica", "internal/wire", "internal/clustertest", "internal/dbtest/proxy"},
 	"api/headwater/v1":                    {},
 	"api/headwater/v1/headwaterv1connect": {"api/headwater/v1"},
 	"api":                                 {"meta", "api/headwater/v1"},

@@ -113,7 +113,8 @@ func Open(ctx context.Context, log oplog.Log, o Options) (*Store, error) {
 // appended (its answer then has no index).
 //
 // When ctx ends first, answers end in meta.ErrNotApplied or meta.ErrOutcomeUnknown, together with the context's
-// error. A command of unknown outcome may be proposed again with the same request: it has one effect.
+// error; an unknown outcome of a proposal with a request is a *meta.UnknownError, which names it. A command of unknown
+// outcome may be proposed again with the same request: it has one effect.
 func (s *Store) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	answers := make([]meta.Answer, len(proposals))
 	commands := make([][]byte, 0, len(proposals))
@@ -131,7 +132,9 @@ func (s *Store) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.
 		return answers
 	}
 	for i, r := range s.engine.Propose(ctx, commands...) {
-		answers[places[i]] = answerOf(r)
+		a := answerOf(r)
+		a.Err = meta.Unknown(proposals[places[i]].Request, a.Err)
+		answers[places[i]] = a
 	}
 	return answers
 }

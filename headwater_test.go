@@ -148,6 +148,22 @@ func TestOperationalErrors(t *testing.T) {
 		t.Errorf("a full database: %v", a.Err)
 	}
 	faults.Clear()
+	answer := faultlog.NewGate()
+	faults.Add(faultlog.Rule{Op: faultlog.Append, Hold: answer})
+	late := put(9)
+	late.Request = &meta.Request{Client: [16]byte{1}, Sequence: 1, Oldest: 1}
+	over, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	var unknown *meta.UnknownError
+	if a := s.Propose(over, late)[0]; !errors.Is(a.Err, meta.ErrOutcomeUnknown) || !errors.Is(a.Err, context.DeadlineExceeded) ||
+		!errors.As(a.Err, &unknown) || unknown.Request != *late.Request || !strings.Contains(a.Err.Error(), "request 01000000000000000000000000000000/1: ") {
+		t.Errorf("a caller whose deadline is over: %v", a.Err)
+	}
+	cancel()
+	answer.Open()
+	if a := s.Propose(t.Context(), late)[0]; a.Err != nil || a.Status != meta.Redundant {
+		t.Errorf("the same again: %+v", a)
+	}
+	faults.Clear()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if a := s.Propose(gone, put(2))[0]; !errors.Is(a.Err, context.Canceled) ||

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,13 +55,14 @@ type pending struct {
 	answer  *meta.Answer
 	message *pb.Command
 	request *meta.Request // drawn from the session; nil: it is the caller's, or there is none
+	callers *meta.Request // the caller's, if there is one
 	renewed bool          // it has taken another number
 	unsure  bool          // a copy may take effect
 	last    error         // how the last try ended
 }
 
 func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
-	w := &pending{answer: to}
+	w := &pending{answer: to, callers: p.Request}
 	if session.Numbered(p) {
 		r := c.session.Next()
 		w.request, p.Request = &r, &r
@@ -159,6 +161,7 @@ func unsure(err error) bool {
 
 // settle gives the caller the answer.
 func (c *Client) settle(w *pending, a meta.Answer) {
+	a.Err = meta.Unknown(cmp.Or(w.request, w.callers), a.Err)
 	*w.answer = a
 	if w.request != nil {
 		c.session.Done(*w.request, a)

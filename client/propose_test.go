@@ -172,6 +172,10 @@ func TestExpiredRepeatIsUnknown(t *testing.T) {
 		if !errors.Is(a.Err, meta.ErrOutcomeUnknown) || meta.CodeOf(a.Err) != meta.CodeRequestExpired || a.Status != 0 || s.count() != calls {
 			t.Errorf("%s: %+v after %d calls", what, a, s.count())
 		}
+		var unknown *meta.UnknownError
+		if last := s.requests(calls - 1)[0]; !errors.As(a.Err, &unknown) || unknown.Request != last {
+			t.Errorf("%s: %v does not name request %v", what, a.Err, last)
+		}
 	}
 	check("a repeat", c.Propose(t.Context(), put("a"))[0], 2)
 	if a := c.Propose(t.Context(), put("b"))[0]; a.Err != nil || s.requests(2)[0].Client == s.requests(0)[0].Client {

@@ -1,6 +1,10 @@
 package meta
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // Code says why the rules refuse a command. The texts are part of the API and of the log's request memory.
 type Code uint8
@@ -142,3 +146,31 @@ var (
 	// ErrIncarnation: an index of an earlier history was given; it means nothing in this one.
 	ErrIncarnation = errors.New("index belongs to another incarnation")
 )
+
+// UnknownError is an ErrOutcomeUnknown that names the request whose outcome it is: proposed again with it, the command has
+// one effect, and the answer tells which. The text says which row may hold it, where one was tried.
+type UnknownError struct {
+	Request Request
+	Err     error // wraps ErrOutcomeUnknown, and the error of the context where that is why
+}
+
+// Unknown gives err, where it is an ErrOutcomeUnknown, the request whose outcome it is; r may be nil: there is none.
+func Unknown(r *Request, err error) error {
+	var named *UnknownError
+	if r == nil || !errors.Is(err, ErrOutcomeUnknown) || errors.As(err, &named) {
+		return err
+	}
+	return &UnknownError{Request: *r, Err: err}
+}
+
+// Error returns the name of the request and the error in one line.
+func (e *UnknownError) Error() string {
+	name := fmt.Sprintf("request %x/%d", e.Request.Client, e.Request.Sequence)
+	if text := e.Err.Error(); strings.Contains(text, name) { // a server has said so already
+		return text
+	}
+	return name + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *UnknownError) Unwrap() error { return e.Err }

@@ -351,8 +351,8 @@ func TestDatabaseAway(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				res := r.Propose(ctx, []byte("in vain"))[0]
-				if !errors.Is(res.Err, replica.ErrNotApplied) || !errors.Is(res.Err, context.DeadlineExceeded) {
-					t.Errorf("while away: %v", res.Err)
+				if !errors.Is(res.Err, replica.ErrNotApplied) || !errors.Is(res.Err, context.DeadlineExceeded) || !strings.Contains(res.Err.Error(), oplog.ErrUnavailable.Error()) {
+					t.Errorf("while away: %v, which should say why", res.Err)
 				}
 			})
 		}
@@ -360,7 +360,7 @@ func TestDatabaseAway(t *testing.T) {
 		if res := r.Propose(t.Context(), []byte("too much"))[0]; !errors.Is(res.Err, replica.ErrOverloaded) {
 			t.Errorf("beyond the bound: %v", res.Err)
 		}
-		if st := r.Status(); st.Database == "" || st.Behind < 25*time.Second || st.Queued != 100 {
+		if st := r.Status(); st.Database == "" || st.Behind < 25*time.Second || st.Queued != 100 || st.Condition != replica.CatchingUp {
 			t.Errorf("status while away: %+v", st)
 		}
 		if _, err := r.Linearize(t.Context()); !errors.Is(err, replica.ErrUnavailable) {

@@ -171,15 +171,13 @@ func (t *table[R]) abandon(c *call[R], cause error) {
 		if e.done {
 			continue
 		}
-		meaning := ErrNotApplied
 		if e.batch != nil {
-			meaning = ErrUnknown
+			t.answer(e, Result[R]{Err: fmt.Errorf("%w: row %d may hold it: %w", ErrUnknown, e.batch.slot, cause)})
+			continue
 		}
-		if e.batch == nil {
-			t.count(e, -1)
-			t.queuedDead++
-		}
-		t.answer(e, Result[R]{Err: fmt.Errorf("%w: %w", meaning, cause)})
+		t.count(e, -1)
+		t.queuedDead++
+		t.answer(e, Result[R]{Err: fmt.Errorf("%w: %w%s", ErrNotApplied, cause, t.faults.hindrance())})
 	}
 	t.sweep()
 }

@@ -36,6 +36,10 @@ func (r *Replica[S, R]) Status() Status {
 	return r.table.picture(r.o.World.Now())
 }
 
+// staleAfter is how long the last proof that the view holds the newest row may be ago before a node does not call itself
+// ready any more: some looks have failed by then, or one waits for an answer of a server that has gone without a goodbye.
+const staleAfter = 3 * lookEvery
+
 // picture completes the status as of now.
 func (t *table[R]) picture(now time.Time) Status {
 	s := t.status
@@ -46,14 +50,29 @@ func (t *table[R]) picture(now time.Time) Status {
 			break
 		}
 	}
+	age := max(now.Sub(t.current), 0)
+	if s.Condition == Ready && age >= staleAfter {
+		s.Condition, s.At = CatchingUp, s.Applied+1
+		s.Reason = fmt.Sprintf("row %d is applied, and for %v nothing has told whether it is the newest", s.Applied, age.Round(time.Second))
+	}
 	if s.Condition != Ready || t.faults.read != "" {
-		s.Behind = max(now.Sub(t.current), 0)
+		s.Behind = age
 	}
 	return s
 }
 
 // faults are the last database errors of each goroutine, while they last.
 type faults struct{ read, append, wait, snapshot string }
+
+// hindrance says what kept proposals from being appended, for those who waited in vain; nothing where nothing did.
+func (f faults) hindrance() string {
+	for _, err := range []string{f.append, f.read} {
+		if err != "" {
+			return " (" + err + ")"
+		}
+	}
+	return ""
+}
 
 // database notes how an operation on the database ended. A lost race is no fault of the database.
 func (t *table[R]) database(what string, err error) {

@@ -258,6 +258,9 @@ func (s *tailStep[S, R]) failed(now time.Time) {
 	s.errs++
 	s.certain = false
 	s.lookAt = now.Add(lookEvery)
+	if s.condition == Ready && now.Sub(s.current) >= staleAfter {
+		s.behind()
+	}
 }
 
 // looked tells what a look at the bounds found. It was started after everything up to applied had been applied.

@@ -250,3 +250,50 @@ func TestProposeFromListener(t *testing.T) {
 		done.Wait()
 	})
 }
+
+// TestNotReadyWithoutProof: a node calls itself ready for as long as looks at the log prove it, and not while none is
+// answered: whether the database says that it is away, or says nothing at all. A look that fails now and then changes nothing.
+func TestNotReadyWithoutProof(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault func(gate *faultlog.Gate) faultlog.Rule
+		told  bool // the change of the condition is told, not only seen
+	}{
+		"refused": {func(*faultlog.Gate) faultlog.Rule {
+			return faultlog.Rule{Op: faultlog.Bounds, Before: oplog.ErrUnavailable, Times: -1}
+		}, true},
+		"silent": {func(g *faultlog.Gate) faultlog.Rule { return faultlog.Rule{Op: faultlog.Bounds, Hold: g, Times: -1} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := cluster(t)
+				log := faultlog.Wrap(db.Open())
+				var told []replica.Condition // by the tailer alone, and read while it waits
+				r := open(t, log, replica.Options{Events: replica.Events{StateOf: func(st replica.Status) { told = append(told, st.Condition) }}})
+				propose(t, r, "before")
+				await(t, r, func(st replica.Status) bool { return st.Condition == replica.Ready })
+				log.Add(faultlog.Rule{Op: faultlog.Bounds, Before: oplog.ErrUnavailable, Times: 2})
+				time.Sleep(10 * time.Second)
+				if len(told) != 1 || r.Status().Condition != replica.Ready {
+					t.Errorf("after a fault that passed: %+v, told %v", r.Status(), told)
+				}
+				gate := faultlog.NewGate()
+				log.Add(c.fault(gate))
+				time.Sleep(10 * time.Second)
+				if st := r.Status(); st.Condition != replica.CatchingUp || st.Behind < 5*time.Second || st.Reason == "" {
+					t.Errorf("without an answer for 10 s: %+v", st)
+				}
+				log.Clear()
+				gate.Open()
+				st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Ready })
+				want := []replica.Condition{replica.Ready}
+				if c.told {
+					want = append(want, replica.CatchingUp, replica.Ready)
+				}
+				if st.Behind != 0 || !slices.Equal(told, want) {
+					t.Errorf("afterwards: %+v, told %v, want %v", st, told, want)
+				}
+			})
+		})
+	}
+}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/internal/fieldcase"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/oplog/oplogtest"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
@@ -29,6 +33,8 @@ func TestGalera(t *testing.T) {
 	t.Run("Log", func(t *testing.T) { testLogOnGalera(t, g) })
 	t.Run("HeldBackMember", func(t *testing.T) { testHeldBackMember(t, g) })
 	t.Run("NodesOnMembers", func(t *testing.T) { testNodesOnMembers(t, g) })
+	t.Run("Contention", func(t *testing.T) { testContention(t, g) })
+	t.Run("CutOffMember", func(t *testing.T) { testCutOffMember(t, g) })
 	t.Run("NextMember", func(t *testing.T) { testNextMember(t, g) }) // the last: it kills one
 }
 
@@ -106,22 +112,59 @@ func testHeldBackMember(t *testing.T, g *dbtest.Galera) {
 	}
 }
 
-// testNodesOnMembers runs three nodes, each on another member, under load, while one member stands still, is cut off and
-// comes back. Field cases 03.1 and 08.3.
-func testNodesOnMembers(t *testing.T, g *dbtest.Galera) {
-	o := on(g.Members[0])
-	o.StatementTimeout = 2 * time.Second
-	var logs []oplog.Log
+// membersOf opens a log on each member, each through a proxy of its own.
+func membersOf(t *testing.T, g *dbtest.Galera, o mysql.Options) (logs []oplog.Log, proxies []*proxy.Proxy) {
+	t.Helper()
 	for _, m := range g.Members {
-		l, err := mysql.Open(t.Context(), member(o, m))
+		x := proxy.New(t, proxy.MySQL, m.Addr())
+		mine := member(o, m)
+		mine.DSN = strings.Replace(mine.DSN, m.Addr(), x.Addr(), 1)
+		l, err := mysql.Open(t.Context(), mine)
 		if err != nil {
 			t.Fatalf("open: %v", err)
 		}
 		if !strings.Contains(l.Info().Backend, "galera") {
 			t.Errorf("the backend is %q", l.Info().Backend)
 		}
-		logs = append(logs, l)
+		logs, proxies = append(logs, l), append(proxies, x)
 	}
+	return logs, proxies
+}
+
+// testContention: 12 writers, nodes on all members. Field case 03.1: two seconds, or a minute at full size.
+func testContention(t *testing.T, g *dbtest.Galera) {
+	o := patient(on(g.Members[0]))
+	logs, proxies := membersOf(t, g, o)
+	d := caseOn(t, o, proxy.MySQL)
+	var lost atomic.Int64
+	stores := clustertest.Nodes(t, fieldcase.Races(&lost), logs...)
+	deadlocks := proxies[0].Add(proxy.Rule{From: proxy.Server, Runs: true, Times: -1, Hold: openedGate(), Match: func(m proxy.Message) bool {
+		return len(m.Bytes) > 7 && m.Bytes[4] == 0xff && m.Bytes[5] == 0xbd && m.Bytes[6] == 0x04 // 1213
+	}})
+	fieldcase.Contention(t, d, stores, 12, time.Minute, &lost)
+	t.Logf("member 0 answered 1213 %d times", deadlocks.Hits())
+	newest := scan[int64](t, session(t, o.DSN), "SELECT MAX(idx) FROM "+o.Prefix+"_log")
+	for i, m := range g.Members { // the same run of rows everywhere
+		c := session(t, m.DSN("root"))
+		mustExec(t, c, "SET SESSION wsrep_sync_wait = 1")
+		if n := scan[int64](t, c, "SELECT MAX(idx) - MIN(idx) + 1 - COUNT(*) + ? - MAX(idx) FROM "+o.Prefix+"_log", newest); n != 0 {
+			t.Errorf("the rows of member %d are not a run up to %d", i, newest)
+		}
+	}
+}
+
+// openedGate is a gate that holds nothing.
+func openedGate() *proxy.Gate {
+	g := proxy.NewGate()
+	g.Open()
+	return g
+}
+
+// testNodesOnMembers runs three nodes, each on another member, under load, while one member stands still and goes on.
+func testNodesOnMembers(t *testing.T, g *dbtest.Galera) {
+	o := on(g.Members[0])
+	o.StatementTimeout = 2 * time.Second
+	logs, _ := membersOf(t, g, o)
 	engine := headwater.Options{}
 	engine.Engine.SnapshotInterval = 20
 	stores := clustertest.Nodes(t, engine, logs...)
@@ -133,20 +176,78 @@ func testNodesOnMembers(t *testing.T, g *dbtest.Galera) {
 		g.Members[2].Resume(t)
 		clustertest.Await(t, stores[2], 5)
 		poll(t, "the member to be ready", func() bool { return ready(admin) })
-
-		mustExec(t, admin, "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
-		poll(t, "the member to be cut off", func() bool { return !ready(admin) })
-		if _, err := logs[2].Newest(t.Context()); !errors.Is(err, oplog.ErrUnavailable) {
-			t.Errorf("newest on a member that is cut off: %v, want unavailable", err)
-		}
-		if b, err := logs[2].Bounds(t.Context()); err == nil {
-			t.Errorf("bounds on a member that is cut off: %+v", b)
-		}
-		clustertest.Await(t, stores[0], 5)
-		mustExec(t, admin, "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'")
-		clustertest.Await(t, stores[2], 5)
 	})
 }
+
+// testCutOffMember is field case 08.3: under load one member is cut off from the others and answers 1047, and then the
+// network to it swallows everything, each until the checks are through, or for 20 s at full size. Its node never gives a view
+// out as current, says that it is not ready, and goes on by itself afterwards. A log that knows all members uses another.
+func testCutOffMember(t *testing.T, g *dbtest.Galera) {
+	o := on(g.Members[0])
+	o.StatementTimeout = 2 * time.Second
+	logs, proxies := membersOf(t, g, o)
+	engine := headwater.Options{}
+	engine.Engine.SnapshotInterval = 20
+	stores := clustertest.Nodes(t, engine, logs...)
+	admin := session(t, g.Members[2].DSN("root"))
+	everywhere := o
+	everywhere.DSN = "mysql://root@" + g.Members[2].Addr() + "," + g.Members[0].Addr() + "," + g.Members[1].Addr() + "/test"
+	roaming := open(t, everywhere)
+	meter := fieldcase.NewMeter(proxies[2], o.Prefix+"_log")
+	clustertest.Run(t, stores, 6, time.Second, func() {
+		for name, c := range map[string]struct{ cut, mend func() }{
+			"by the group": {func() {
+				mustExec(t, admin, "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
+				poll(t, "the member to be cut off", func() bool { return !ready(admin) })
+				if b, err := logs[2].Bounds(t.Context()); err == nil {
+					t.Errorf("bounds on a member that is cut off: %+v", b)
+				}
+			}, func() { mustExec(t, admin, "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'") }},
+			"by the network": {func() { proxies[2].Refuse(true); proxies[2].BlackHole() }, func() { proxies[2].Refuse(false) }},
+		} {
+			clustertest.Await(t, stores[2], 5)
+			c.cut()
+			beCutOff(t, stores, meter)
+			if n, err := roaming.Newest(t.Context()); err != nil || uint64(n) < uint64(stores[2].View().Index) {
+				t.Errorf("cut off %s: a log that knows other members sees row %d: %v", name, n, err)
+			}
+			c.mend()
+			start := time.Now()
+			clustertest.Await(t, stores[2], 5)
+			poll(t, "the node to be ready", func() bool { return stores[2].Status().DatabaseError == "" })
+			t.Logf("cut off %s: back after %v", name, time.Since(start))
+		}
+	})
+}
+
+// beCutOff looks at the third node while its member cannot be used.
+func beCutOff(t *testing.T, stores []*headwater.Store, meter *fieldcase.Meter) {
+	t.Helper()
+	start, from := time.Now(), meter.Count()
+	patience := 10 * time.Second
+	for fullSize() && time.Since(start) < 20*time.Second || stores[2].Status().Condition == headwater.Ready {
+		clustertest.Await(t, stores[0], 1)
+		clustertest.Await(t, stores[1], 1) // the others go on
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		known := stores[0].View().Index
+		if v, err := stores[2].Linearize(ctx); err == nil && v.Index < known {
+			t.Errorf("index %d was given out as current by a node that is cut off, %d was there before", v.Index, known)
+		} else if err == nil {
+			t.Error("a node that is cut off gave a view out as current")
+		}
+		cancel()
+		if time.Since(start) > 3*patience {
+			t.Fatalf("the node never says that it is not ready: %+v", stores[2].Status())
+		}
+	}
+	if st := stores[2].Status(); st.Condition != headwater.CatchingUp || st.Behind == 0 {
+		t.Errorf("the status of the node that is cut off: %+v", st)
+	}
+	meter.Slow(t, 1, from, time.Since(start))
+}
+
+// fullSize is whether field cases have their full size.
+func fullSize() bool { return os.Getenv("HEADWATER_TEST_FULL") != "" }
 
 // ready reports whether a member takes part in its cluster.
 func ready(c *sql.Conn) bool {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // link is one connection through the proxy: a pipe in each direction. Each pipe has a goroutine that reads messages as
@@ -84,8 +85,9 @@ type pipe struct {
 	arrived chan struct{} // capacity 1: queue or ended has changed
 
 	// Of the passing goroutine:
-	muted bool  // by a rule: nothing is passed on any more
-	trap  *Trap // the rule that muted, until the answer has ended
+	muted bool      // by a rule: nothing is passed on any more
+	trap  *Trap     // the rule that muted, until the answer has ended
+	clear time.Time // when what was passed on has crossed a slow network
 }
 
 // read puts what comes into the queue, message by message.
@@ -161,6 +163,9 @@ func (pp *pipe) pass() {
 		if pp.link.black.Load() || pp.judge(bytes) || pp.link.black.Load() {
 			continue
 		}
+		if pp.from == Server {
+			pp.cross(len(bytes))
+		}
 		_, _ = pp.out.Write(bytes) // a side that has ended is noticed by its reader
 	}
 	switch out, ok := pp.out.(*net.TCPConn); {
@@ -169,6 +174,25 @@ func (pp *pipe) pass() {
 		_ = out.CloseWrite() // after all that the client had sent
 	default:
 		_ = pp.out.Close()
+	}
+}
+
+// cross waits for as long as a slow network takes to carry so many bytes behind what it carries already.
+func (pp *pipe) cross(bytes int) {
+	took := pp.link.proxy.crossing(bytes)
+	if took == 0 {
+		return
+	}
+	now := time.Now()
+	if pp.clear.Before(now) {
+		pp.clear = now
+	}
+	pp.clear = pp.clear.Add(took)
+	wait := time.NewTimer(pp.clear.Sub(now))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-pp.link.dead:
 	}
 }
 

@@ -5,7 +5,7 @@
 // It reads the protocols of PostgreSQL and of MySQL as far as needed to tell messages apart, which statement each is
 // about, and where an answer ends; it understands no SQL, changes no byte and answers nothing itself. What happens to
 // which messages is said by rules (Rule), so that a test reads as a script; without rules everything passes. There is no
-// clock in it: what is held goes on when the test opens a gate. A connection that turns to TLS or compression can still
+// clock in it but that of a slow network (SetRate): what is held goes on when the test opens a gate. A connection that turns to TLS or compression can still
 // be cut and black-holed, but its messages cannot be told apart any more.
 //
 // Start reading at Rule, then the ready-made ones: LoseAnswer, HoldAnswer, HoldStatement,
@@ -16,6 +16,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Protocol is what the two sides speak.
@@ -41,6 +42,7 @@ type Proxy struct {
 	links    map[*link]bool
 	traps    []*Trap
 	gates    []*Gate // of all rules that there ever were
+	rate     int     // bytes a second from the server, of each connection; 0: as they come
 	accepted int
 }
 
@@ -92,6 +94,24 @@ func (p *Proxy) Refuse(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = yes
+}
+
+// SetRate makes the network slow: each connection carries at most so many bytes a second from the server to the client,
+// from the next message on. 0: as they come.
+func (p *Proxy) SetRate(bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = bytes
+}
+
+// crossing is how long a piece of an answer takes.
+func (p *Proxy) crossing(bytes int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rate == 0 {
+		return 0
+	}
+	return time.Duration(bytes) * time.Second / time.Duration(p.rate)
 }
 
 // Cut resets all connections of now, on both sides.

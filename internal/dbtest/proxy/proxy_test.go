@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
@@ -346,4 +347,28 @@ func TestSingleMessages(t *testing.T) {
 	} else {
 		c.Close(t.Context())
 	}
+}
+
+// TestSetRate: a slow network carries the same answers, and takes its time for them.
+func TestSetRate(t *testing.T) {
+	both(t, func(t *testing.T, s side, db *sql.DB) {
+		read := func() (n int64) {
+			t.Helper()
+			if err := db.QueryRow(newest).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		want := read()
+		s.proxy.SetRate(1000) // an answer has some 50 bytes at least
+		start := time.Now()
+		if got := read(); got != want {
+			t.Errorf("a slow network carried %d, want %d", got, want)
+		}
+		if took := time.Since(start); took < 20*time.Millisecond {
+			t.Errorf("an answer at 1000 bytes a second took %v", took)
+		}
+		s.proxy.SetRate(0)
+		read()
+	})
 }

@@ -1,0 +1,204 @@
+package mysql_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/clustertest"
+	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/internal/fieldcase"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/mysql"
+)
+
+// The field cases that hold on any database (see package fieldcase), on MariaDB. HEADWATER_TEST_FULL=1 gives them the
+// sizes of docs/field-cases.md.
+
+// caseOn returns tables on the server of o, behind a proxy.
+func caseOn(t *testing.T, o mysql.Options, p proxy.Protocol) *fieldcase.Database {
+	t.Helper()
+	config, err := driver.ParseDSN(native(o.DSN))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := proxy.New(t, p, config.Addr)
+	through := o
+	through.DSN = strings.Replace(o.DSN, config.Addr, x.Addr(), 1)
+	apart := func(o mysql.Options) func(context.Context) (oplog.Log, error) {
+		return func(ctx context.Context) (oplog.Log, error) { return mysql.Open(ctx, o) }
+	}
+	return &fieldcase.Database{Open: apart(through), Direct: apart(o), Proxy: x, Admin: rawDB(t, o.DSN), Log: o.Prefix + "_log",
+		Analyze: "ANALYZE TABLE " + o.Prefix + "_log", Bytes: "x'%s'"}
+}
+
+// caseHere is caseOn the shared server.
+func caseHere(t *testing.T) *fieldcase.Database {
+	t.Helper()
+	return caseOn(t, patient(place(t)), proxy.MySQL)
+}
+
+// patient returns options with which a machine that is busy with other things fails no test.
+func patient(o mysql.Options) mysql.Options {
+	o.StatementTimeout, o.ConnectTimeout, o.RetryTimeout = time.Minute, time.Minute, time.Minute
+	return o
+}
+
+// impatient returns tables of a cluster that a patient log has made, for logs whose statements must be answered in time.
+func impatient(t *testing.T, o mysql.Options, statement, retry time.Duration) *fieldcase.Database {
+	t.Helper()
+	d := caseOn(t, o, proxy.MySQL)
+	first, err := d.Direct(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Nodes(t, headwater.Options{}, first)
+	o.StatementTimeout, o.RetryTimeout = statement, retry
+	hasty := caseOn(t, o, proxy.MySQL)
+	hasty.Direct = d.Direct
+	return hasty
+}
+
+func TestCase0101(t *testing.T) {
+	t.Parallel()
+	fieldcase.DeadlineBeforeAnswer(t, caseHere(t))
+}
+
+func TestCase0101Connection(t *testing.T) {
+	t.Parallel()
+	fieldcase.TimedOutConnection(t, impatient(t, patient(place(t)), 500*time.Millisecond, time.Minute))
+}
+
+func TestCase0103(t *testing.T) {
+	t.Parallel()
+	fieldcase.LostAnswer(t, caseHere(t))
+}
+
+// TestCase0301: 12 writers at three nodes of one server, for a minute. What they do to each other on a Galera cluster is in
+// TestGalera.
+func TestCase0301(t *testing.T) {
+	t.Parallel()
+	d := caseHere(t)
+	var lost atomic.Int64
+	var logs []oplog.Log
+	for range 3 {
+		l, err := d.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	fieldcase.Contention(t, d, clustertest.Nodes(t, fieldcase.Races(&lost), logs...), 12, time.Minute, &lost)
+}
+
+func TestCase0401(t *testing.T) {
+	t.Parallel()
+	fieldcase.UncommittedSlot(t, caseHere(t))
+}
+
+func TestCase0403(t *testing.T) {
+	t.Parallel()
+	fieldcase.MissingRow(t, caseHere(t))
+}
+
+func TestCase0405(t *testing.T) {
+	t.Parallel()
+	fieldcase.BrokenReads(t, caseOn(t, patient(place(t)), proxy.Raw))
+}
+
+// TestCase0408: two nodes under load on a server that commits nothing by itself, and lets nobody see what came after his
+// first look.
+func TestCase0408(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t, "--autocommit=0", "--transaction-isolation=REPEATABLE-READ")
+	d := caseOn(t, patient(on(m)), proxy.MySQL)
+	d.Admin = rawDB(t, m.DSN("root")+"?autocommit=1")
+	var lost atomic.Int64
+	var logs []oplog.Log
+	for range 2 {
+		l, err := d.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	stores := clustertest.Nodes(t, fieldcase.Races(&lost), logs...)
+	fieldcase.Contention(t, d, stores, 6, time.Minute, &lost)
+	m.Kill(t) // what was answered was committed
+	m.Start(t)
+	clustertest.Agree(t, stores)
+}
+
+func TestCase0502(t *testing.T) {
+	t.Parallel()
+	fieldcase.RowBoundaries(t, caseHere(t))
+}
+
+func TestCase0504(t *testing.T) {
+	t.Parallel()
+	fieldcase.HeldSnapshotRow(t, impatient(t, patient(place(t)), 2*time.Second, time.Millisecond)) // the server waits for a second
+}
+
+func TestCase0506(t *testing.T) {
+	t.Parallel()
+	o := patient(place(t))
+	o.StatementTimeout = 5 * time.Second
+	fieldcase.LongTruncation(t, caseOn(t, o, proxy.MySQL))
+}
+
+func TestCase0508(t *testing.T) {
+	t.Parallel()
+	fieldcase.LargeSnapshot(t, caseHere(t))
+}
+
+func TestCase0601(t *testing.T) {
+	t.Parallel()
+	fieldcase.Laggard(t, caseHere(t))
+}
+
+func TestCase0603(t *testing.T) {
+	t.Parallel()
+	fieldcase.RowsBelow(t, caseHere(t))
+}
+
+// backlogEnv tells the process of TestCase0605 that it is the node: connection string and prefix.
+const backlogEnv = "HEADWATER_TEST_BACKLOG"
+
+func TestCase0605(t *testing.T) {
+	if dsn, prefix, ok := strings.Cut(os.Getenv(backlogEnv), " "); ok {
+		o := patient(mysql.Options{DSN: dsn, Prefix: prefix})
+		err := fieldcase.ReadBacklog(t.Context(), func(ctx context.Context) (oplog.Log, error) { return mysql.Open(ctx, o) })
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	t.Parallel()
+	o := patient(place(t))
+	fieldcase.Backlog(t, caseOn(t, o, proxy.Raw))
+	node := exec.Command(os.Args[0], "-test.run=^TestCase0605$")
+	node.Env = append(os.Environ(), "GOMEMLIMIT=512MiB", backlogEnv+"="+o.DSN+" "+o.Prefix)
+	out, err := node.CombinedOutput()
+	if t.Logf("%s", out); err != nil {
+		t.Errorf("the node: %v", err)
+	}
+}
+
+func TestCase0801(t *testing.T) {
+	t.Parallel()
+	m := dbtest.NewMariaDB(t)
+	root := session(t, m.DSN("root"))
+	mustExec(t, root, "CREATE USER node")
+	mustExec(t, root, "GRANT ALL ON test.* TO node")
+	d := caseOn(t, as(patient(on(m)), "node"), proxy.MySQL)
+	d.Admin = rawDB(t, m.DSN("root"))
+	fieldcase.ReadOnly(t, d, func() { mustExec(t, root, "SET GLOBAL read_only = ON") }, func() { mustExec(t, root, "SET GLOBAL read_only = OFF") })
+}
