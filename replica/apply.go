@@ -52,6 +52,7 @@ func (s *tailStep[S, R]) apply() (applied[R], bool) {
 			s.readDue, s.deferred = false, false
 		}
 	} else {
+		s.page[0] = oplog.Row{} // the next read is made while the rest of the page is held
 		s.page = s.page[1:]
 	}
 	s.state, s.applied, s.digest = next, at, digest

@@ -2,8 +2,6 @@ package mysql_test
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,27 +167,16 @@ func TestCase0603(t *testing.T) {
 	fieldcase.RowsBelow(t, caseHere(t))
 }
 
-// backlogEnv tells the process of TestCase0605 that it is the node: connection string and prefix.
-const backlogEnv = "HEADWATER_TEST_BACKLOG"
-
 func TestCase0605(t *testing.T) {
-	if dsn, prefix, ok := strings.Cut(os.Getenv(backlogEnv), " "); ok {
-		o := patient(mysql.Options{DSN: dsn, Prefix: prefix})
-		err := fieldcase.ReadBacklog(t.Context(), func(ctx context.Context) (oplog.Log, error) { return mysql.Open(ctx, o) })
-		if err != nil {
-			t.Error(err)
-		}
-		return
-	}
 	t.Parallel()
-	o := patient(place(t))
-	fieldcase.Backlog(t, caseOn(t, o, proxy.Raw))
-	node := exec.Command(os.Args[0], "-test.run=^TestCase0605$")
-	node.Env = append(os.Environ(), "GOMEMLIMIT=512MiB", backlogEnv+"="+o.DSN+" "+o.Prefix)
-	out, err := node.CombinedOutput()
-	if t.Logf("%s", out); err != nil {
-		t.Errorf("the node: %v", err)
-	}
+	fieldcase.ReadBacklog(t, func() string {
+		o := patient(place(t))
+		fieldcase.Backlog(t, caseOn(t, o, proxy.Raw))
+		return o.DSN + " " + o.Prefix
+	}, func(ctx context.Context, where string) (oplog.Log, error) {
+		dsn, prefix, _ := strings.Cut(where, " ")
+		return mysql.Open(ctx, patient(mysql.Options{DSN: dsn, Prefix: prefix}))
+	})
 }
 
 func TestCase0801(t *testing.T) {

@@ -3,8 +3,6 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -155,28 +153,18 @@ func TestCase0603(t *testing.T) {
 	fieldcase.RowsBelow(t, caseHere(t))
 }
 
-// backlogEnv tells the process of TestCase0605 that it is the node: connection string and prefix.
-const backlogEnv = "HEADWATER_TEST_BACKLOG"
-
 func TestCase0605(t *testing.T) {
-	if dsn, prefix, ok := strings.Cut(os.Getenv(backlogEnv), " "); ok {
+	t.Parallel()
+	fieldcase.ReadBacklog(t, func() string {
+		o := place(t)
+		fieldcase.Backlog(t, caseOn(t, o, proxy.Raw))
+		return o.DSN + " " + o.Prefix
+	}, func(ctx context.Context, where string) (oplog.Log, error) {
+		dsn, prefix, _ := strings.Cut(where, " ")
 		o := patient(dsn)
 		o.Prefix = prefix
-		err := fieldcase.ReadBacklog(t.Context(), func(ctx context.Context) (oplog.Log, error) { return postgres.Open(ctx, o) })
-		if err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	t.Parallel()
-	o := place(t)
-	fieldcase.Backlog(t, caseOn(t, o, proxy.Raw))
-	node := exec.Command(os.Args[0], "-test.run=^TestCase0605$")
-	node.Env = append(os.Environ(), "GOMEMLIMIT=512MiB", backlogEnv+"="+o.DSN+" "+o.Prefix)
-	out, err := node.CombinedOutput()
-	if t.Logf("%s", out); err != nil {
-		t.Errorf("the node: %v", err)
-	}
+		return postgres.Open(ctx, o)
+	})
 }
 
 func TestCase0801(t *testing.T) {
