@@ -93,6 +93,9 @@ func (c *checker) load(ctx context.Context, log oplog.Log) error {
 		return err
 	}
 	c.snap, c.genesis = snap, &snap.Genesis
+	if uint64(snap.Index) == c.SnapshotIndex && snap.Size != c.SnapshotSize { // else a newer one has come since
+		c.fault("snapshot at index %d: its row says %d bytes, its parts have %d", snap.Index, c.SnapshotSize, snap.Size)
+	}
 	c.SnapshotDigest = snap.Digest.String()
 	if err := snap.State.Verify(); err != nil {
 		c.fault("snapshot at index %d: %v", snap.Index, err)

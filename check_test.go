@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/faultlog"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/replica"
@@ -174,6 +175,26 @@ func TestReadLog(t *testing.T) {
 		})
 		if err != nil || strings.Join(got, " ") != c.want {
 			t.Errorf("from %d, limit %d: %q, %v; want %q", c.from, c.limit, got, err, c.want)
+		}
+	}
+}
+
+// TestCheckSnapshotSize: the row of the snapshot says another size than its parts have.
+func TestCheckSnapshotSize(t *testing.T) {
+	t.Parallel()
+	memory := filled(t, 5, 3, 5)
+	for _, c := range []struct {
+		wrong  int64
+		faults int
+	}{{0, 0}, {1, 1}, {-1, 1}} {
+		log := faultlog.Wrap(memory.Open(), faultlog.Rule{Op: faultlog.Bounds, Times: -1, EditBounds: func(b oplog.Bounds) oplog.Bounds {
+			b.Snapshot.Size += c.wrong
+			return b
+		}})
+		defer log.Close()
+		r, err := headwater.Check(t.Context(), log, nil)
+		if err != nil || len(r.Faults) != c.faults {
+			t.Errorf("size wrong by %d: faults %q, %v", c.wrong, r.Faults, err)
 		}
 	}
 }

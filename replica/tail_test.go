@@ -394,7 +394,7 @@ func TestRewound(t *testing.T) {
 		sure.Store(true)
 		done.Wait()
 		st := r.Status()
-		if st.Condition != replica.Rewound || st.At != 20 || !strings.Contains(st.Reason, "only up to 10") {
+		if st.Condition != replica.Rewound || st.At != 20 || st.Applied != 20 || st.Newest != 10 || !strings.Contains(st.Reason, "only up to 10") {
 			t.Errorf("status %+v", st)
 		}
 		if !errors.Is(waited, replica.ErrRewound) {

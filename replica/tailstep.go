@@ -280,6 +280,7 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 	if b.Authoritative {
 		// What was known of rows above may be of a history that is gone; the rows that we hold are another matter.
 		if b.Newest < s.applied && !covered && b.Snapshot.Index < s.applied {
+			s.newest = max(b.Newest, b.Snapshot.Index)
 			s.become(Rewound, s.applied, fmt.Sprintf("row %d was applied here, and the log holds rows only up to %d "+
 				"(snapshot at %d): the database lost acknowledged rows", s.applied, b.Newest, b.Snapshot.Index))
 			return

@@ -239,6 +239,25 @@ func TestReflection(t *testing.T) {
 	}
 }
 
+// TestNativeGzip: the gRPC transport takes compressed messages, and its limit is of what they hold. The client is one that
+// has no part in the gRPC library's table of compressors, but calls itself by its name.
+func TestNativeGzip(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, openStore(t), server.Options{})
+	c := headwaterv1connect.NewHeadwaterClient(httpClient(t, true), "http://"+addr, connect.WithGRPC(), connect.WithSendGzip())
+	for size, want := range map[int]connect.Code{200 << 10: 0, 9 << 20: connect.CodeResourceExhausted} {
+		m := connect.NewRequest(&pb.ProposeRequest{Commands: []*pb.Command{putCommand("k", string(make([]byte, size)))}})
+		m.Header().Set("User-Agent", "grpc-go/1.0")
+		r, err := c.Propose(t.Context(), m)
+		switch {
+		case want != 0 && connect.CodeOf(err) != want:
+			t.Errorf("%d bytes of zeros, compressed: %v, want %v", size, err, want)
+		case want == 0 && (err != nil || r.Msg.GetAnswers()[0].GetStatus() != pb.Answer_APPLIED):
+			t.Errorf("%d bytes of zeros, compressed: %v, %v", size, r, err)
+		}
+	}
+}
+
 func TestNativeRefusals(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, openStore(t), server.Options{})

@@ -3,6 +3,7 @@ package server
 import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // lets clients compress; MaxRecvMsgSize is of what they send, decompressed
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,6 +61,23 @@ func (g *Gate) Pass(ctx context.Context, try func() error) error {
 func gaveUp(reason, end error) error {
 	return fmt.Errorf("%w: the last attempt to connect: %w; then %w", oplog.ErrUnavailable, reason, end)
 }
+
+// OneLine returns err with the lines of its message in one, each once: drivers and errors.Join write one for each
+// address that was tried. errors.Is and errors.As see through it. Nil stays nil.
+func OneLine(err error) error {
+	if err == nil {
+		return nil
+	}
+	return oneLine{err}
+}
+
+type oneLine struct{ error }
+
+func (o oneLine) Error() string {
+	return strings.Join(slices.Compact(strings.Split(o.error.Error(), "\n")), "; ")
+}
+
+func (o oneLine) Unwrap() error { return o.error }
 
 // closed returns why and how long nobody may try; nil where the last attempt succeeded.
 func (g *Gate) closed() (wait time.Duration, reason error) {

@@ -82,3 +82,18 @@ func TestGateGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// TestOneLine: what several attempts said is told in one line, each sentence once, and is still the errors that it was.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	err := OneLine(errors.Join(errors.Join(oplog.ErrDenied, oplog.ErrFull), oplog.ErrFull))
+	if want := oplog.ErrDenied.Error() + "; " + oplog.ErrFull.Error(); err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if !errors.Is(err, oplog.ErrDenied) || !errors.Is(err, oplog.ErrFull) {
+		t.Errorf("%v is not what it was made of", err)
+	}
+	if OneLine(nil) != nil {
+		t.Error("nothing became an error")
+	}
+}

@@ -18,7 +18,8 @@ func (a *app) initCommand() *cobra.Command {
 		Use: "init", Short: "Make a database a new, empty cluster", Args: cobra.NoArgs,
 		Long: "Make a database a new, empty cluster, and print its id. Where a cluster lives already nothing changes, and the exit code is 1.\n\n" +
 			"On a server the role needs the right to create tables, or an administrator runs what --print-sql prints first.",
-		Example: "  headwater init --db sqlite:headwater.db\n  headwater init --db postgres://db.example/meta --print-sql",
+		Example: "  headwater init --db sqlite:headwater.db\n  headwater init --db postgres://db.example/meta --print-sql\n" +
+			"  headwater init --db mysql://db.example/meta --print-sql --node-role headwater@10.0.0.%",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if only {
 				text, err := printSQL(a.db, nodeRole, readerRole)
@@ -51,8 +52,8 @@ func (a *app) initCommand() *cobra.Command {
 	c.Flags().StringVar(&a.db, "db", defaultDB, "`database` to begin a cluster in")
 	c.Flags().DurationVar(&a.timeout, "timeout", 0, "give up after this long; 0 waits")
 	c.Flags().BoolVar(&only, "print-sql", false, "only print the statements that prepare a server's database, for its administrator")
-	c.Flags().StringVar(&nodeRole, "node-role", "headwater", "`role` of the nodes, in --print-sql")
-	c.Flags().StringVar(&readerRole, "reader-role", "headwater_reader", "`role` that may only read, in --print-sql")
+	c.Flags().StringVar(&nodeRole, "node-role", "headwater", "`role` as which the nodes connect, to whom --print-sql gives rights; on MySQL a user")
+	c.Flags().StringVar(&readerRole, "reader-role", "headwater_reader", "`role` as which those connect who only read, to whom --print-sql gives rights; on MySQL a user")
 	a.formats(c)
 	return c
 }

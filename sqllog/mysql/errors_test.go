@@ -6,6 +6,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -128,6 +129,30 @@ func TestOptionsRefused(t *testing.T) {
 		}
 		if _, err := mysql.OpenPool(t.Context(), nil, o); !errors.Is(err, oplog.ErrSettings) {
 			t.Errorf("%s on a pool: %v, want setting refused", name, err)
+		}
+	}
+}
+
+// TestNoHostAnswers: what became of each host is told in one line.
+func TestNoHostAnswers(t *testing.T) {
+	t.Parallel()
+	var hosts []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, l.Addr().String())
+		l.Close() // nobody listens there any more
+	}
+	_, err := mysql.Open(t.Context(), mysql.Options{DSN: "mysql://hw:s3cret@" + strings.Join(hosts, ",") + "/meta"})
+	text := fmt.Sprint(err)
+	if !errors.Is(err, oplog.ErrUnavailable) || strings.ContainsAny(text, "\n\r") || strings.Contains(text, "s3cret") {
+		t.Errorf("%q, want unavailable, in one line and without the secret", text)
+	}
+	for _, h := range hosts {
+		if !strings.Contains(text, h) {
+			t.Errorf("%q does not name %s", text, h)
 		}
 	}
 }

@@ -166,8 +166,8 @@ func (l look) early() bool {
 	return l.values["innodb_flush_log_at_trx_commit"] == "1" && !on(l.values["log_bin"]) && !l.galera()
 }
 
-// warnings are what people should know of the server.
-func (l look) warnings(reader bool) []string {
+// warnings are what people should know of the server, also those who only read: they ask for others.
+func (l look) warnings(o Options) []string {
 	w := l.weak()
 	if v := l.values["sync_binlog"]; on(l.values["log_bin"]) && v != "" && v != "1" {
 		w = append(w, "a replica may miss acknowledged rows after a crash of the server: sync_binlog = "+v)
@@ -175,7 +175,10 @@ func (l look) warnings(reader bool) []string {
 	if v := l.values["innodb_doublewrite"]; strings.EqualFold(v, "OFF") {
 		w = append(w, "backend may be damaged when its machine fails: innodb_doublewrite = OFF")
 	}
-	if l.readOnly() && !reader {
+	if l.tidb() && !o.TiDBPessimistic {
+		w = append(w, "TiDB is refused for writing without the option TiDBPessimistic (headwater_tidb_pessimistic=true)")
+	}
+	if l.readOnly() {
 		w = append(w, "the server is read-only: nothing can be written until that is changed, or another one is found")
 	}
 	return w

@@ -22,7 +22,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"time"
 
@@ -79,63 +78,27 @@ type Options struct {
 	TiDBPessimistic bool
 }
 
-// The defaults of Options.
 const (
-	defaultPrefix         = "headwater"
-	defaultPoll           = 5 * time.Millisecond
-	defaultIdlePoll       = 300 * time.Millisecond
-	defaultConnect        = 5 * time.Second
-	defaultStatement      = 5 * time.Second
-	defaultRetry          = 2 * time.Second
-	defaultMaxConnections = 6
-	minValue              = 64 << 10
-	grace                 = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
+	defaultPoll = 5 * time.Millisecond
+	grace       = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
 )
 
-var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+// common are the options that every server has.
+func (o *Options) common() sqllog.ServerOptions {
+	return sqllog.ServerOptions{Prefix: &o.Prefix, PollInterval: &o.PollInterval, IdlePollInterval: &o.IdlePollInterval,
+		ConnectTimeout: &o.ConnectTimeout, StatementTimeout: &o.StatementTimeout, RetryTimeout: &o.RetryTimeout,
+		MaxConnections: &o.MaxConnections, MaxValueBytes: &o.MaxValueBytes}
+}
 
 func (o Options) withDefaults() Options {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = defaultMaxConnections
-	}
-	if o.MaxValueBytes == 0 {
-		o.MaxValueBytes = oplog.MaxPayload
-	}
-	def(&o.PollInterval, defaultPoll)
-	def(&o.IdlePollInterval, max(defaultIdlePoll, o.PollInterval))
-	def(&o.ConnectTimeout, defaultConnect)
-	def(&o.StatementTimeout, defaultStatement)
-	def(&o.RetryTimeout, defaultRetry)
+	o.common().SetDefaults(defaultPoll)
 	return o
 }
 
-func errPrefix(prefix string) error {
-	return fmt.Errorf("prefix %q: must be a lower-case letter and at most 39 more letters, digits and underscores: %w", prefix, oplog.ErrSettings)
-}
+// minConnections: one to append, and one for everything else.
+const minConnections = 2
 
-func (o Options) validate() error {
-	switch {
-	case !prefixPattern.MatchString(o.Prefix):
-		return errPrefix(o.Prefix)
-	case o.PollInterval < 0, o.IdlePollInterval < o.PollInterval:
-		return fmt.Errorf("poll intervals %v and %v: must be above 0, the second not below the first: %w", o.PollInterval, o.IdlePollInterval, oplog.ErrSettings)
-	case o.ConnectTimeout < 0, o.StatementTimeout < 0, o.RetryTimeout < 0:
-		return fmt.Errorf("timeouts to connect %v, for a statement %v, to repeat %v: must be above 0: %w", o.ConnectTimeout, o.StatementTimeout, o.RetryTimeout, oplog.ErrSettings)
-	case o.MaxValueBytes < minValue || o.MaxValueBytes > oplog.MaxPayload:
-		return fmt.Errorf("values of at most %d bytes: must be %d to %d: %w", o.MaxValueBytes, minValue, oplog.MaxPayload, oplog.ErrSettings)
-	case o.MaxConnections < 2:
-		return fmt.Errorf("at most %d connections: must be 2 or more: %w", o.MaxConnections, oplog.ErrSettings)
-	}
-	return nil
-}
+func (o Options) validate() error { return o.common().Validate(minConnections) }
 
 // Open opens the log in a database. It neither creates nor changes anything. It fails where no server can be reached
 // (oplog.ErrUnavailable), does not let the user in or see the tables (oplog.ErrDenied), is set up so that it must not be
@@ -192,7 +155,7 @@ func (s *session) start(ctx context.Context) (oplog.Log, error) {
 	}
 	l, err := sqllog.New(sqllog.Config{
 		DB: s.db, Dialect: s.dialect(), Signal: signalOf(first.place(s.source.location()) + "\x00" + s.o.Prefix),
-		Info: oplog.Info{Backend: first.backend(), Location: s.source.location(), Warnings: first.warnings(s.o.ReadOnly),
+		Info: oplog.Info{Backend: first.backend(), Location: s.source.location(), Warnings: first.warnings(s.o),
 			MaxPayload: min(s.o.MaxValueBytes, first.packet())},
 		Poll: s.o.PollInterval, IdlePoll: s.o.IdlePollInterval, LockTimeout: s.o.RetryTimeout,
 		StatementTimeout: s.o.StatementTimeout, Grace: grace,

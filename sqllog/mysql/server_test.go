@@ -192,6 +192,13 @@ func TestReadOnlyServer(t *testing.T) {
 		if b, err := l.Bounds(t.Context()); err != nil || b.Authoritative || b.Newest != 3 {
 			t.Errorf("bounds %+v, %v; want those of a server that decides nothing", b, err)
 		}
+		for _, readOnly := range []bool{true, false} { // who only reads asks for others
+			o := as(o, "node")
+			o.ReadOnly = readOnly
+			if w := open(t, o).Info().Warnings; len(w) != 1 || !strings.Contains(w[0], "read-only") {
+				t.Errorf("warnings of a log opened now, read-only %t: %q", readOnly, w)
+			}
+		}
 		mustExec(t, root, "SET GLOBAL read_only = OFF")
 		if b, err := l.Bounds(t.Context()); err != nil || !b.Authoritative {
 			t.Errorf("bounds %+v, %v; want authoritative ones", b, err)

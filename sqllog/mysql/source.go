@@ -82,7 +82,7 @@ func (d *direct) dial(ctx context.Context, settle func(driver.Conn) (look, error
 	if reserve != nil {
 		return reserve, reserveLook, nil
 	}
-	return nil, look{}, failed
+	return nil, look{}, sqllog.OneLine(failed)
 }
 
 func (h host) connect(ctx context.Context, settle func(driver.Conn) (look, error)) (driver.Conn, look, error) {

@@ -123,8 +123,9 @@ func fill(prefix, text string) string {
 // both of which must exist. A user may be written with a host (name@host); without one it is name@%. Init, as the nodes'
 // user, then finds the tables and writes the first row. Of o only Prefix is looked at.
 func PrintSQL(o Options, nodeUser, readerUser string) (string, error) {
-	if o = o.withDefaults(); !prefixPattern.MatchString(o.Prefix) {
-		return "", errPrefix(o.Prefix)
+	o = o.withDefaults()
+	if err := sqllog.CheckName("prefix", o.Prefix); err != nil {
+		return "", err
 	}
 	var b strings.Builder
 	b.WriteString("-- The tables of a Headwater cluster, in the database that is selected.\n")

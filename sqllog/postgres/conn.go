@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -153,8 +154,8 @@ func (l look) fit() error {
 	return nil
 }
 
-// warnings are what people should know of the server.
-func (l look) warnings(reader bool) (w []string) {
+// warnings are what people should know of the server, also those who only read: they ask for others.
+func (l look) warnings() (w []string) {
 	if l.fsync == "off" {
 		w = append(w, "backend may lose acknowledged rows: fsync = off")
 	}
@@ -162,7 +163,6 @@ func (l look) warnings(reader bool) (w []string) {
 		w = append(w, "backend may be damaged when its machine fails: full_page_writes = off")
 	}
 	switch {
-	case reader:
 	case l.recovery:
 		w = append(w, "the server is a standby: nothing can be written until it is promoted")
 	case l.readOnly == "on":
@@ -232,8 +232,24 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, oplog.ErrReadOnly
 	}
 	defer c.watch(ctx)()
+	notes := c.Conn.Conn().PgConn().CustomData()
+	delete(notes, warnedKey)
 	res, err := c.Conn.ExecContext(ctx, query, withMode(args))
+	if warned, ok := notes[warnedKey].(error); ok && err == nil {
+		err = warned
+	}
 	return res, c.judge(err)
+}
+
+// warnedKey names, in the notes that the driver keeps for us with each connection, the error that the server's last
+// warning makes of a success.
+const warnedKey = "headwater: warned"
+
+// noteWarning is the driver's OnNotice, for the connections that we open.
+func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		c.CustomData()[warnedKey] = warned(n.Message, n.Code)
+	}
 }
 
 func withMode(args []driver.NamedValue) []driver.NamedValue {

@@ -101,9 +101,10 @@ func TestManyNodes(t *testing.T) {
 	t.Logf("%d rows written, %.0f a second; of %d times that all %d nodes were asked to have the newest row, it took %v in the median, %v at most",
 		rows, float64(rows)/time.Since(start).Seconds(), len(took), 3*perProcess, middle(took).Round(time.Millisecond), slices.Max(took).Round(time.Millisecond))
 	want := writer.Status()
-	for i, all := range reach(t, writer, fleets) {
-		if all.Applied != want.AppliedIndex || all.Digest != want.Digest || all.Condition != headwater.Ready {
-			t.Errorf("node %d: %+v, want index %d and digest %s", i, all, want.AppliedIndex, want.Digest)
+	for i, got := range reach(t, writer, fleets) {
+		fit := got.Condition == headwater.Ready || got.Condition == headwater.CatchingUp // it looks for more
+		if !fit || got.Applied != want.AppliedIndex || got.Digest != want.Digest {
+			t.Errorf("node %d: %+v, want index %d and digest %s", i, got, want.AppliedIndex, want.Digest)
 		}
 	}
 	got := idle(t, p, 1+3*perProcess)

@@ -24,7 +24,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"time"
 
@@ -88,65 +87,38 @@ type Options struct {
 	AllowFsyncOff bool
 }
 
-// The defaults of Options.
 const (
-	defaultPrefix         = "headwater"
-	defaultPoll           = 10 * time.Millisecond
-	defaultIdlePoll       = 300 * time.Millisecond
-	defaultConnect        = 5 * time.Second
-	defaultStatement      = 5 * time.Second
-	defaultRetry          = 2 * time.Second
-	defaultMaxConnections = 6
-	minValue              = 64 << 10
-	grace                 = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
+	defaultPoll = 10 * time.Millisecond
+	grace       = 100 * time.Millisecond // how long an append whose caller gave up may still bring its answer
 )
 
-var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
+// common are the options that every server has.
+func (o *Options) common() sqllog.ServerOptions {
+	return sqllog.ServerOptions{Prefix: &o.Prefix, PollInterval: &o.PollInterval, IdlePollInterval: &o.IdlePollInterval,
+		ConnectTimeout: &o.ConnectTimeout, StatementTimeout: &o.StatementTimeout, RetryTimeout: &o.RetryTimeout,
+		MaxConnections: &o.MaxConnections, MaxValueBytes: &o.MaxValueBytes}
+}
 
 func (o Options) withDefaults() Options {
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = defaultMaxConnections
-	}
-	if o.MaxValueBytes == 0 {
-		o.MaxValueBytes = oplog.MaxPayload
-	}
-	def(&o.PollInterval, defaultPoll)
-	def(&o.IdlePollInterval, max(defaultIdlePoll, o.PollInterval))
-	def(&o.ConnectTimeout, defaultConnect)
-	def(&o.StatementTimeout, defaultStatement)
-	def(&o.RetryTimeout, defaultRetry)
+	o.common().SetDefaults(defaultPoll)
 	return o
 }
 
-func (o Options) validateNames() error {
-	for what, name := range map[string]string{"prefix": o.Prefix, "schema": o.Schema} {
-		if !namePattern.MatchString(name) && (what == "prefix" || name != "") {
-			return fmt.Errorf("%s %q: must be a lower-case letter and at most 39 more letters, digits and underscores: %w", what, name, oplog.ErrSettings)
-		}
-	}
-	return nil
-}
+// minConnections: one to append, one to listen, and one for everything else.
+const minConnections = 3
 
 func (o Options) validate() error {
-	switch {
-	case o.PollInterval < 0, o.IdlePollInterval < o.PollInterval:
-		return fmt.Errorf("poll intervals %v and %v: must be above 0, the second not below the first: %w", o.PollInterval, o.IdlePollInterval, oplog.ErrSettings)
-	case o.ConnectTimeout < 0, o.StatementTimeout < 0, o.RetryTimeout < 0:
-		return fmt.Errorf("timeouts to connect %v, for a statement %v, to repeat %v: must be above 0: %w", o.ConnectTimeout, o.StatementTimeout, o.RetryTimeout, oplog.ErrSettings)
-	case o.MaxValueBytes < minValue || o.MaxValueBytes > oplog.MaxPayload:
-		return fmt.Errorf("values of at most %d bytes: must be %d to %d: %w", o.MaxValueBytes, minValue, oplog.MaxPayload, oplog.ErrSettings)
-	case o.MaxConnections < 3:
-		return fmt.Errorf("at most %d connections: must be 3 or more: %w", o.MaxConnections, oplog.ErrSettings)
+	if err := o.validateNames(); err != nil {
+		return err
 	}
-	return o.validateNames()
+	return o.common().Validate(minConnections)
+}
+
+func (o Options) validateNames() error {
+	if err := sqllog.CheckName("prefix", o.Prefix); err != nil || o.Schema == "" {
+		return err
+	}
+	return sqllog.CheckName("schema", o.Schema)
 }
 
 // Open opens the log in a database. It neither creates nor changes anything. It fails where the server cannot be reached
@@ -170,7 +142,8 @@ func Open(ctx context.Context, o Options) (oplog.Log, error) {
 // connections out of the pool for good, to append and to listen (one where NoNotify is set), and borrows at most
 // MaxConnections-2 others, each for as long as it is busy. Neither the sessions nor the pool are changed, so
 // synchronous_commit must be on for the role; and what notices a server that is gone (the dialer's keep-alive) is the
-// program's. Of o, DSN and ConnectTimeout are not looked at. Otherwise it is as Open.
+// program's, as is the server's warning that a new cluster's first row, or a snapshot, is on no standby yet (OnNotice; that
+// of an append is seen). Of o, DSN and ConnectTimeout are not looked at. Otherwise it is as Open.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, o Options) (oplog.Log, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -208,7 +181,7 @@ func (s *session) start(ctx context.Context, o Options) (oplog.Log, error) {
 	}
 	c := sqllog.Config{
 		DB: s.db, Dialect: s.dialect(!o.NoNotify), Signal: signalOf(s.source.location() + "\x00" + s.names.qualified("")),
-		Info: oplog.Info{Backend: "postgresql " + first.server, Location: s.source.location(), Warnings: first.warnings(o.ReadOnly), MaxPayload: o.MaxValueBytes},
+		Info: oplog.Info{Backend: "postgresql " + first.server, Location: s.source.location(), Warnings: first.warnings(), MaxPayload: o.MaxValueBytes},
 		Poll: o.PollInterval, IdlePoll: o.IdlePollInterval, LockTimeout: o.RetryTimeout,
 		StatementTimeout: o.StatementTimeout, Grace: grace,
 	}

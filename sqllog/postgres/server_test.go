@@ -37,9 +37,10 @@ func TestReadOnlyServer(t *testing.T) {
 	if b, err := l.Bounds(t.Context()); err != nil || b.Newest != 1 || b.Authoritative {
 		t.Errorf("bounds: %+v, %v; want that they prove nothing", b, err)
 	}
-	reader := open(t, o)
-	if w := reader.Info().Warnings; len(w) != 1 || !strings.Contains(w[0], "default_transaction_read_only") {
-		t.Errorf("warnings of a log opened now: %q", w)
+	for _, o.ReadOnly = range []bool{true, false} { // who only reads asks for others
+		if w := open(t, o).Info().Warnings; len(w) != 1 || !strings.Contains(w[0], "default_transaction_read_only") {
+			t.Errorf("warnings of a log opened now, read-only %t: %q", o.ReadOnly, w)
+		}
 	}
 	mustExec(t, admin, "SET default_transaction_read_only = off")
 	mustExec(t, admin, "ALTER DATABASE postgres RESET default_transaction_read_only")

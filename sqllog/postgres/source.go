@@ -127,23 +127,14 @@ func (g *greeted) Read(b []byte) (int, error) {
 // neverPing: a connection is tried before it is used again by conn.ResetSession, which gives up sooner.
 func neverPing(context.Context, stdlib.ShouldPingParams) bool { return false }
 
-// unveil takes the driver's error apart: it holds the configuration with the password.
+// unveil takes the driver's error apart: it holds the configuration with the password, and tells each attempt on a line.
 func unveil(err error) error {
 	var e *pgconn.ConnectError
 	if errors.As(err, &e) {
-		return attempts{errors.Unwrap(e)}
+		return sqllog.OneLine(errors.Unwrap(e))
 	}
 	return err
 }
-
-// attempts is what became of the attempts at all addresses, which the driver tells on a line each.
-type attempts struct{ error }
-
-func (a attempts) Error() string {
-	return strings.Join(slices.Compact(strings.Split(a.error.Error(), "\n")), "; ")
-}
-
-func (a attempts) Unwrap() error { return a.error }
 
 // errDSN never repeats what it was given: whatever a parser quotes may be the password.
 var errDSN = fmt.Errorf("the connection string cannot be read: it must be postgres://user:password@host:port/database?sslmode=…, where @ / ? # and %% in a name or password are written as %%40 %%2F %%3F %%23 and %%25, or key=value pairs: %w", oplog.ErrSettings)
@@ -194,6 +185,7 @@ func prepareConfig(config *pgx.ConnConfig, o Options) *pgx.ConnConfig {
 		Control:         userTimeout(o.StatementTimeout),
 	}
 	config.DialFunc = dialer.DialContext
+	config.OnNotice = noteWarning
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > o.ConnectTimeout {
 		config.ConnectTimeout = o.ConnectTimeout // of one address
 	}

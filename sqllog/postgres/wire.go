@@ -238,15 +238,15 @@ type answer struct {
 
 // answer reads what the server says to what was flushed.
 func (w *wire) answer() (a answer, failed error) {
-	var warned error
+	var warning error
 	for {
 		msg, err := w.msgs.Receive()
 		if err != nil {
 			switch {
 			case failed != nil: // the server said why before it closed the connection
 				return a, failed
-			case warned != nil:
-				return a, warned
+			case warning != nil:
+				return a, warning
 			}
 			return a, noAnswer(err)
 		}
@@ -274,25 +274,26 @@ func (w *wire) answer() (a answer, failed error) {
 			}
 		case *pgproto3.NoticeResponse:
 			if m.SeverityUnlocalized == "WARNING" {
-				warned = fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", m.Message, m.Code, warning(m.Code))
+				warning = warned(m.Message, m.Code)
 			}
 		case *pgproto3.ReadyForQuery:
 			a.status, w.asked = m.TxStatus, nil // those behind an error were not looked at
 			if failed == nil {
-				failed = warned
+				failed = warning
 			}
 			return a, failed
 		}
 	}
 }
 
-// warning is what a warning with this code makes of a success. The two codes are those with which the server says that it
-// no longer waits for a synchronous standby: because it was cancelled, or because the session was ended.
-func warning(code string) error {
+// warned is what a warning makes of a success. Two codes are those with which the server says that it no longer waits for
+// a synchronous standby: because it was cancelled, or because the session was ended.
+func warned(message, code string) error {
+	doubt := oplog.ErrUnknown
 	if code == "01000" || code == "57P01" {
-		return oplog.ErrNotDurable
+		doubt = oplog.ErrNotDurable
 	}
-	return oplog.ErrUnknown
+	return fmt.Errorf("the server warns: %s (SQLSTATE %s): %w", message, code, doubt)
 }
 
 // noAnswer is the error of an append that was sent, in part or whole, and not answered.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,7 +124,9 @@ func (s *session) settings() []setting {
 		settings[2] = setting{"synchronous", "EXTRA", "3"} // the deletion of the journal is the commit
 	}
 	if s.readOnly {
-		settings[1].set = "" // cannot be changed, only looked at
+		// The journal's mode belongs to the file, and is the writers' to set; what is committed is read in any. A backup by
+		// VACUUM INTO is not in WAL mode.
+		settings = slices.Delete(settings, 1, 2)
 	}
 	return settings
 }

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -212,15 +213,22 @@ func TestSettingsOnEveryConnection(t *testing.T) {
 	}
 }
 
-// TestSettingThatDoesNotTake: a start-up error, not a weaker log. (A file in another journal mode that is in use cannot
-// be changed.)
+// TestSettingThatDoesNotTake: a start-up error, not a weaker log. A file in another journal mode that is in use cannot be
+// changed.
 func TestSettingThatDoesNotTake(t *testing.T) {
 	l, path := cluster(t, 1)
 	l.Close()
 	db := rawDB(t, path)
 	mustExec(t, db, "PRAGMA journal_mode = DELETE")
-	if _, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ReadOnly: true}); !errors.Is(err, oplog.ErrSettings) || !strings.Contains(err.Error(), "journal_mode") {
-		t.Errorf("open in the wrong mode: %v, want setting refused", err)
+	reading, err := db.Begin() // IMMEDIATE: nobody else gets the lock that changes the mode
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, BusyTimeout: 50 * time.Millisecond}); err == nil {
+		t.Error("a file that is in the wrong mode and in use was opened for writing")
+	}
+	if err := reading.Rollback(); err != nil {
+		t.Fatal(err)
 	}
 	open(t, sqlite.Options{Path: path}).Close() // may change it
 	var mode string
@@ -310,6 +318,41 @@ func TestReadOnly(t *testing.T) {
 	defer other.Close()
 	if err := other.Init(t.Context(), nil); !errors.Is(err, oplog.ErrReadOnly) {
 		t.Errorf("init where there is no cluster yet: %v, want read-only", err)
+	}
+}
+
+// TestReadOnlyInAnyJournalMode: a backup that VACUUM INTO has made, whose journal is not a WAL, can be read, is left as it
+// is, and becomes a WAL when it is opened for writing.
+func TestReadOnlyInAnyJournalMode(t *testing.T) {
+	_, path := cluster(t, 3)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	mustExec(t, rawDB(t, path), fmt.Sprintf("VACUUM INTO '%s'", backup))
+	before, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ro := open(t, sqlite.Options{Path: backup, ReadOnly: true, MustExist: true})
+	if rows := dense(t, ro); len(rows) != 4 {
+		t.Errorf("%d rows, want 4", len(rows))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	waited := make(chan error)
+	go func() { waited <- ro.Wait(ctx, 3) }()
+	if after, err := os.ReadFile(backup); err != nil || !bytes.Equal(before, after) || len(entries(t, filepath.Dir(backup))) != 1 {
+		t.Errorf("reading has changed the file, or left others behind: %v, %v", err, entries(t, filepath.Dir(backup)))
+	}
+	sqlite.Apart()
+	rw := open(t, sqlite.Options{Path: backup, BusyTimeout: time.Minute})
+	defer rw.Close()
+	appendRows(t, rw, 4, 4)
+	if err := <-waited; err != nil {
+		t.Errorf("wait for a row of a writer that has changed the mode: %v", err)
+	}
+	ro.Close()
+	var mode string
+	if err := rawDB(t, backup).QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("journal mode is %s (%v) after opening for writing, want wal", mode, err)
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 
@@ -68,8 +67,6 @@ const (
 // maxConns bounds the connections of one log: one to append, one to look for changes, the rest for other calls.
 const maxConns = 6
 
-var prefixPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
-
 func (o Options) withDefaults() Options {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
@@ -90,14 +87,12 @@ func (o Options) validate() error {
 	switch {
 	case o.Path == "" || o.Path == ":memory:":
 		return fmt.Errorf("path %q: a file is needed: %w", o.Path, oplog.ErrSettings)
-	case !prefixPattern.MatchString(o.Prefix):
-		return fmt.Errorf("prefix %q: must be a lower-case letter and at most 39 more letters, digits and underscores: %w", o.Prefix, oplog.ErrSettings)
 	case o.PollInterval < 0, o.IdlePollInterval < o.PollInterval:
 		return fmt.Errorf("poll intervals %v and %v: must be above 0, the second not below the first: %w", o.PollInterval, o.IdlePollInterval, oplog.ErrSettings)
 	case o.BusyTimeout < 0:
 		return fmt.Errorf("busy timeout %v: must be above 0: %w", o.BusyTimeout, oplog.ErrSettings)
 	}
-	return nil
+	return sqllog.CheckName("prefix", o.Prefix)
 }
 
 // Open opens the log in a file. It neither creates nor changes anything, but refuses what it finds unfit:

@@ -99,8 +99,26 @@ func TestPostgresWarning(t *testing.T) {
 	t.Parallel()
 	s := fakedb.NewPostgres(t, fakedb.Options{})
 	l := openPostgres(t, s.Addr())
-	if err := l.Init(t.Context(), []byte("genesis")); err != nil {
+	begin := s.Inject(fakedb.Fault{Text: insert, Warn: "01000"})
+	if err := l.Init(t.Context(), []byte("genesis")); !errors.Is(err, oplog.ErrNotDurable) || begin.Hits() != 1 {
+		t.Errorf("init: %v, want not known to be durable", err)
+	}
+	if err := l.Init(t.Context(), []byte("again")); !errors.Is(err, oplog.ErrExists) {
+		t.Errorf("init again: %v, want that there is a cluster", err)
+	}
+	w, err := l.CreateSnapshot(t.Context(), 0)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if err := w.WritePart(t.Context(), []byte("part")); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject(fakedb.Fault{Text: "UPDATE p_snapshot", Warn: "57P01"})
+	if err := w.Commit(t.Context()); !errors.Is(err, oplog.ErrNotDurable) {
+		t.Errorf("commit: %v, want not known to be durable", err)
+	}
+	if err := w.Commit(t.Context()); err != nil { // and no warning this time
+		t.Errorf("commit again: %v", err)
 	}
 	s.Inject(fakedb.Fault{Text: insert, Warn: "01000"})
 	if err := l.Append(t.Context(), 1, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
