@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/headwaterdb/headwater"
@@ -14,6 +15,10 @@ import (
 
 // ours begins the parameters of a database's address that are for the log; the driver gets the others.
 const ours = "headwater_"
+
+// parameterName is what a parameter of ours may be called, mistyped ones too. What looks otherwise is not repeated: it may
+// be a part of a password in which an & was not escaped.
+var parameterName = regexp.MustCompile(`^headwater_[a-z_]{1,30}$`)
 
 // takeOurs hands the parameters of an address that are ours to set, by their names without the beginning, and returns the
 // address without them. An error repeats the name of a parameter and the page that lists them, and nothing else of the
@@ -30,6 +35,9 @@ func takeOurs(address, page string, set func(name, value string) error) (rest st
 		}
 		if value, err = url.QueryUnescape(value); err == nil {
 			err = set(name, value)
+		}
+		if err != nil && !parameterName.MatchString(key) {
+			key = ours + "…"
 		}
 		if err != nil {
 			return "", usagef("--db: the parameter %s has no value that it can have; see %s", key, page)
