@@ -116,6 +116,9 @@ type Dialect struct {
 	// even if it is broken off; the following ones ask for as many as are likely to fit. 0: one statement for all.
 	Page int
 
+	// OwnBytes: the driver hands out the bytes of each value in memory of their own, so that they need not be copied.
+	OwnBytes bool
+
 	// Replicated: the database may show a row that a synchronous standby does not have, where the wait for it was broken
 	// off. An append that is given up without an answer then ends in oplog.ErrNotDurable.
 	Replicated bool

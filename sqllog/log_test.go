@@ -258,6 +258,24 @@ func TestReadHoldsOneRowMore(t *testing.T) {
 	}
 }
 
+// TestReadOwnsItsRows: a driver may use the memory of its values again, unless the dialect says that it does not; then
+// nothing is copied.
+func TestReadOwnsItsRows(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		buffer := []byte("payload")
+		f := &fake{query: func(context.Context, string) (*fakeRows, error) {
+			return &fakeRows{rows: [][]driver.Value{{int64(1), buffer}}}, nil
+		}}
+		rows, err := newLog(t, f, func(c *sqllog.Config) { c.Dialect.OwnBytes = own }).Read(t.Context(), 0, 1<<20)
+		if err != nil || len(rows) != 1 || string(rows[0].Payload) != "payload" {
+			t.Fatalf("own=%t: %v, %v", own, rows, err)
+		}
+		if buffer[0] = 'X'; (rows[0].Payload[0] == 'X') != own {
+			t.Errorf("own=%t: the row is %q after the driver used its memory again", own, rows[0].Payload)
+		}
+	}
+}
+
 // TestCloseUnderWay: Close waits for a statement under way, which ends with its own result; a wait ends with ErrClosed.
 func TestCloseUnderWay(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})

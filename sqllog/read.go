@@ -1,6 +1,7 @@
 package sqllog
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -68,15 +69,16 @@ func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, fir
 		found, whole = nil, true
 		for size := 0; rows.Next(); {
 			var index int64
-			var payload []byte // a copy: Scan into []byte clones
+			var payload bytesOf
+			payload.own = l.c.Dialect.OwnBytes
 			if err := rows.Scan(&index, &payload); err != nil {
 				return err
 			}
-			if size += len(payload); size > maxBytes && !(first && len(found) == 0) {
+			if size += len(payload.b); size > maxBytes && !(first && len(found) == 0) {
 				whole = false
 				return nil
 			}
-			found = append(found, oplog.Row{Index: oplog.Index(index), Payload: notNil(payload)})
+			found = append(found, oplog.Row{Index: oplog.Index(index), Payload: notNil(payload.b)})
 		}
 		return nil
 	}
@@ -88,6 +90,24 @@ func (l *Log) readPage(ctx context.Context, from int64, limit, maxBytes int, fir
 		return err
 	})
 	return found, whole, err
+}
+
+// bytesOf scans bytes, and copies them only where the driver may use theirs again.
+type bytesOf struct {
+	b   []byte
+	own bool
+}
+
+// Scan is sql.Scanner's.
+func (p *bytesOf) Scan(v any) error {
+	b, ok := v.([]byte)
+	if !ok && v != nil {
+		return fmt.Errorf("a payload of type %T, want bytes", v)
+	}
+	if p.b = b; !p.own {
+		p.b = bytes.Clone(b)
+	}
+	return nil
 }
 
 // signed is an index to read after as databases have it.

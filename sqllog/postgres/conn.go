@@ -51,7 +51,7 @@ func newSession(o Options, src source) *session {
 }
 
 func (s *session) dialect(notify bool) sqllog.Dialect {
-	d := sqllog.Dialect{Statements: statements(s.names), CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Replicated: true}
+	d := sqllog.Dialect{Statements: statements(s.names), CreateTables: s.createTables, Classify: classify, Append: s.appendRow, Replicated: true, OwnBytes: true}
 	if notify {
 		d.Listen = s.listen
 	}

@@ -132,7 +132,8 @@ func TestPostgresWarning(t *testing.T) {
 func TestPostgresNodes(t *testing.T) {
 	t.Parallel()
 	testNodes(t, fakedb.NewPostgres, openPostgres, []fakedb.Fault{
-		{Code: "40003"}, {Code: "40003", Commit: true}, {Code: "57P01", Fatal: true, AtCommit: true, Commit: true}, {Code: "40001"},
+		{Code: "40003"}, {Code: "40003", Commit: true}, {Code: "57P01", Fatal: true, AtCommit: true, Commit: true},
+		{Code: "08006", Commit: true}, {Code: "40001"},
 	})
 }
 
