@@ -1,6 +1,7 @@
 # make run       serve on an embedded database in the working directory
 # make test      vet and test everything; GOTESTFLAGS=-race adds the race detector
 # make fuzz      run every fuzz target in turn, each for FUZZTIME (30s); go test runs the kept inputs alone
+# make soak      the field cases of docs/field-cases.md at full size on real servers; takes an hour
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
 # make build     bin/headwater
 # make generate  the code that is made from api/headwater/v1/headwater.proto (needs protoc and its Go plugins)
@@ -26,6 +27,10 @@ fuzz:
 	    echo "== $$(dirname $$file) $$target"; \
 	    go test $$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x; \
 	  done; done
+
+.PHONY: soak
+soak:
+	HEADWATER_TEST_FULL=1 go test -p 1 -v -count 1 -timeout 3h -run 'TestCase|TestGalera' ./sqllog/...
 
 .PHONY: demo
 demo:
