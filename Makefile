@@ -3,6 +3,7 @@
 # make fuzz      run every fuzz target in turn, each for FUZZTIME (30s); go test runs the kept inputs alone
 # make soak      the field cases of docs/field-cases.md at full size on real servers; takes an hour
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
+# make bench-peers  measure Headwater beside etcd and kine, and write docs/benchmarks/peers.md; BENCHFLAGS=-quick tries the instrument
 # make build     bin/headwater
 # make generate  the code that is made from api/headwater/v1/headwater.proto (needs protoc and its Go plugins)
 
@@ -17,6 +18,7 @@ test:
 	go vet ./...
 	go test $(GOTESTFLAGS) ./...
 	cd examples/streamstore && go vet ./... && go test $(GOTESTFLAGS) ./...
+	cd bench/peers && go vet ./... && go test $(GOTESTFLAGS) ./...
 
 FUZZTIME ?= 30s
 
@@ -35,6 +37,12 @@ soak:
 .PHONY: demo
 demo:
 	cd examples/streamstore && go run . demo
+
+BENCHFLAGS ?=
+
+.PHONY: bench-peers
+bench-peers:
+	cd bench/peers && go run . -out ../../docs/benchmarks $(BENCHFLAGS)
 
 .PHONY: build
 build:

@@ -162,14 +162,17 @@ func stopLater(stop func()) {
 // Main runs the tests of a package that uses shared servers and stops the servers; a TestMain ends with
 // os.Exit(dbtest.Main(m)).
 func Main(m *testing.M) int {
-	defer func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		for _, stop := range shared.stops {
-			stop()
-		}
-	}()
+	defer stopShared()
 	return m.Run()
+}
+
+func stopShared() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	for _, stop := range shared.stops {
+		stop()
+	}
+	shared.stops = nil
 }
 
 // Await asks every few milliseconds until done says yes, and fails the test after a minute: what is waited for has no

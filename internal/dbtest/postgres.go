@@ -71,6 +71,23 @@ func NewPostgres(t testing.TB, settings ...string) *Postgres {
 	return p
 }
 
+// StartPostgres is NewPostgres for a program that is no test, and uses no other server of this package. What it started
+// and left ends with stop.
+func StartPostgres(settings ...string) (p *Postgres, stop func(), err error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, nil, err
+	}
+	if p, err = newPostgres(bin, settings); err != nil {
+		stopShared()
+		return nil, nil, fmt.Errorf("start a PostgreSQL server: %w", err)
+	}
+	return p, func() {
+		p.destroy()
+		stopShared()
+	}, nil
+}
+
 // sharedPostgres is started by the first test that asks.
 var sharedPostgres = sync.OnceValues(func() (*Postgres, error) {
 	bin, err := postgresBin()

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/headwaterdb/headwater/internal/bench"
+)
+
+// Figure is one measurement: of one series, at one x, in one round.
+type Figure struct {
+	Experiment string  `json:"experiment"`
+	Series     string  `json:"series"`
+	X          int     `json:"x"`     // callers, nodes or streams: what the experiment varies
+	Round      int     `json:"round"` // from 1
+	Rate       float64 `json:"rate"`  // operations a second; 0: not what is measured
+	P50        float64 `json:"p50Ms"`
+	P99        float64 `json:"p99Ms"`
+	P999       float64 `json:"p999Ms"`
+	Errors     int64   `json:"errors"`
+	Example    string  `json:"example,omitempty"` // one of the errors
+	Failed     string  `json:"failed,omitempty"`  // why there is no measurement
+	Load       float64 `json:"load"`              // average of processes that wanted to run in the minute before
+	// Extra are values of the series alone: rows a second, bytes of a row, the slowest node's share, MiB.
+	Extra map[string]float64 `json:"extra,omitempty"`
+}
+
+// figureOf takes what is compared out of a result.
+func figureOf(r *bench.Result) Figure {
+	f := Figure{Rate: r.All.Rate, P50: r.All.P50, P99: r.All.P99, P999: r.All.P999, Errors: r.All.Errors}
+	if len(r.Errors) > 0 {
+		f.Example = fmt.Sprintf("%.100s", r.Errors[0].Example)
+	}
+	return f
+}
+
+// Results is everything that a run measured, and all that is needed to judge it.
+type Results struct {
+	Begin    string            `json:"begin"` // UTC
+	Quick    bool              `json:"quick"` // a trial of the instrument, not a measurement
+	Rounds   int               `json:"rounds"`
+	Seconds  float64           `json:"seconds"` // of each measurement
+	Machine  bench.Machine     `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Disk     string            `json:"disk"` // the file system that everything writes to
+	Figures  []Figure          `json:"figures"`
+}
+
+func (r *Results) write(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+func readResults(path string) (*Results, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Results)
+	return r, json.Unmarshal(b, r)
+}
+
+// at returns the figures of a series at x that are measurements.
+func (r *Results) at(experiment, series string, x int) (figures []Figure) {
+	for _, f := range r.Figures {
+		if f.Experiment == experiment && f.Series == series && f.X == x && f.Failed == "" {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
+// series returns the names of an experiment's series and its xs, in the order in which they were measured.
+func (r *Results) series(experiment string) (names []string, xs []int) {
+	for _, f := range r.Figures {
+		if f.Experiment != experiment {
+			continue
+		}
+		if !slices.Contains(names, f.Series) {
+			names = append(names, f.Series)
+		}
+		if !slices.Contains(xs, f.X) {
+			xs = append(xs, f.X)
+		}
+	}
+	slices.Sort(xs)
+	return names, xs
+}
+
+// value is one number of a figure.
+type value func(Figure) float64
+
+func rate(f Figure) float64 { return f.Rate }
+func p50(f Figure) float64  { return f.P50 }
+func p99(f Figure) float64  { return f.P99 }
+func p999(f Figure) float64 { return f.P999 }
+
+// extra is a value of Figure.Extra.
+func extra(name string) value { return func(f Figure) float64 { return f.Extra[name] } }
+
+// errNothing: there is no measurement to take a value from.
+var errNothing = errors.New("not measured")
+
+// median is the median over the rounds.
+func (r *Results) median(experiment, series string, x int, v value) (float64, error) {
+	return median(r.at(experiment, series, x), v)
+}
+
+func median(figures []Figure, v value) (float64, error) {
+	if len(figures) == 0 {
+		return 0, errNothing
+	}
+	values := make([]float64, len(figures))
+	for i, f := range figures {
+		values[i] = v(f)
+	}
+	slices.SortFunc(values, cmp.Compare)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2, nil
+}

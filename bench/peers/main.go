@@ -1,0 +1,181 @@
+// Command peers measures Headwater beside etcd and kine: the same work, on the same disk, with durable settings, each
+// system through the client that its makers recommend, in interleaved rounds. With them run probes of what limits
+// everybody: a bare INSERT, a bare gRPC echo, a bare look-up in the map.
+//
+// It builds the peers from the Go module proxy, needs an installed PostgreSQL, and writes Markdown, SVG plots and the raw
+// figures:
+//
+//	go run . -out ../../docs/benchmarks             # make bench-peers; an hour, on a machine that does nothing else
+//	go run . -out /tmp/trial -quick                 # a trial of the instrument itself, some minutes
+//	go run . -out ../../docs/benchmarks -render     # the pages again, from the raw figures
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headwaterdb/headwater/internal/bench"
+	"github.com/headwaterdb/headwater/internal/dbtest"
+)
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().UTC().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// options are the flags.
+type options struct {
+	out, dir, only          string
+	job                     string
+	rounds                  int
+	time, warmup            time.Duration
+	callers, nodes, streams string
+	peers, quick, render    bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.out, "out", "", "folder for the pages, plots and raw figures")
+	flag.StringVar(&o.dir, "dir", "", "folder on the disk to measure; default: the system's temporary one")
+	flag.StringVar(&o.only, "only", "", "only experiments whose name matches this expression")
+	flag.IntVar(&o.rounds, "rounds", 3, "interleaved rounds; medians are shown")
+	flag.DurationVar(&o.time, "time", 5*time.Second, "time of one measurement")
+	flag.DurationVar(&o.warmup, "warmup", time.Second, "time of load before each measurement")
+	flag.StringVar(&o.callers, "callers", "1,16,64,256,1024", "numbers of callers")
+	flag.StringVar(&o.nodes, "nodes", "1,2,4,8,16", "numbers of nodes")
+	flag.StringVar(&o.streams, "streams", "1000,100000,1000000", "numbers of streams in the state")
+	flag.BoolVar(&o.peers, "peers", true, "build and measure etcd and kine")
+	flag.BoolVar(&o.quick, "quick", false, "a trial: one round, half a second each, small states")
+	flag.BoolVar(&o.render, "render", false, "measure nothing; write the pages again from the raw figures")
+	flag.StringVar(&o.job, "job", "", "internal: put this load on something")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+// rawFile holds the raw figures in the folder of the pages.
+const rawFile = "peers.json"
+
+func run(ctx context.Context, o options) error {
+	switch {
+	case o.job != "":
+		return runJob(ctx, o.job, os.Stdout)
+	case o.out == "":
+		return errors.New("-out FOLDER is needed")
+	case o.render:
+		r, err := readResults(filepath.Join(o.out, rawFile))
+		if err != nil {
+			return err
+		}
+		return writePages(o.out, r)
+	}
+	if o.quick {
+		o.rounds, o.time, o.warmup, o.callers, o.nodes, o.streams = 1, 500*time.Millisecond, 200*time.Millisecond, "1,64", "1,2", "1000"
+	}
+	all, err := o.experiments()
+	if err != nil {
+		return err
+	}
+	return measureAll(ctx, o, all)
+}
+
+// experiments are those that the flags choose.
+func (o options) experiments() (chosen []experiment, err error) {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	var lists [3][]int
+	for i, text := range []string{o.callers, o.nodes, o.streams} {
+		if lists[i], err = numbers(text); err != nil {
+			return nil, err
+		}
+	}
+	for _, ex := range experiments(lists[0], lists[1], lists[2], o.peers) {
+		if only.MatchString(ex.name) {
+			chosen = append(chosen, ex)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("-only %q matches no experiment", o.only)
+	}
+	return chosen, nil
+}
+
+// numbers reads a list of numbers from 1.
+func numbers(text string) (list []int, err error) {
+	for s := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q in %q is not a number from 1", s, text)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// measureAll builds, starts PostgreSQL, measures and writes.
+func measureAll(ctx context.Context, o options, all []experiment) (err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(o.dir, "headwater-peers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // the database server is another user
+		return err
+	}
+	// Everything is on one disk: the server's folder is below this one too.
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		return err
+	}
+	bin, versions, err := build(ctx, root, dir, o.peers)
+	if err != nil {
+		return err
+	}
+	server, stop, err := dbtest.StartPostgres("shared_buffers = 256MB", "max_wal_size = 4GB",
+		"max_connections = 1200") // kine takes a connection for each call that waits
+	if err != nil {
+		return err
+	}
+	defer stop()
+	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
+		Machine: bench.ThisMachine(), Versions: versions, Disk: fileSystem(dir)}
+	e := &env{bin: bin, postgres: server, dir: dir, time: o.time, warmup: o.warmup, results: r}
+	if r.Versions["postgresql"], err = serverVersion(ctx, server); err != nil {
+		return err
+	}
+	if err := e.run(ctx, all, o.rounds, func() error { return r.write(filepath.Join(o.out, rawFile)) }); err != nil {
+		return err
+	}
+	return writePages(o.out, r)
+}
+
+// moduleRoot is the folder of this module: with go run, the one that it runs in.
+func moduleRoot() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if ok && filepath.IsAbs(file) {
+		return filepath.Dir(file), nil
+	}
+	return os.Getwd()
+}

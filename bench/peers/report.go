@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// pageFile is the page that people read.
+const pageFile = "peers.md"
+
+// writePages writes the page and its plots.
+func writePages(out string, r *Results) error {
+	page, plots := pages(r)
+	for name, svg := range plots {
+		if err := os.WriteFile(filepath.Join(out, name), []byte(svg), 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(out, pageFile), []byte(page), 0o644)
+}
+
+// pages makes the page and the plots that it shows, by file name.
+func pages(r *Results) (page string, plots map[string]string) {
+	var b strings.Builder
+	plots = map[string]string{}
+	head(&b, r)
+	fmt.Fprint(&b, "## The bars\n\nSeen are medians over the rounds; a ratio is the median of the rounds' ratios. \"etcd\" is etcd with one connection or\nwith sixteen, whichever did more in that round.\n\n| what | bar | seen | ratio | |\n|---|---|---|---|---|\n")
+	for _, v := range r.verdicts() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", v.what, v.needs, v.seen, v.ratio, v.word())
+	}
+	for _, ex := range experiments(nil, nil, nil, true) {
+		section(&b, r, ex, plots)
+	}
+	return b.String(), plots
+}
+
+func head(b *strings.Builder, r *Results) {
+	fmt.Fprint(b, "# Headwater, etcd and kine side by side\n\nWritten by `make bench-peers`; do not edit. [README.md](README.md) says how to read and to repeat this.\n\n")
+	if r.Quick {
+		fmt.Fprint(b, "**A trial of the instrument: these are no measurements.**\n\n")
+	}
+	m := r.Machine
+	lowest, highest := loads(r)
+	fmt.Fprintf(b, "- %s, %d rounds of %g s each\n- %s, %d cores shared by clients, servers and databases, %s/%s, %s, disk %s\n", r.Begin, r.Rounds, r.Seconds,
+		m.CPU, m.Cores, m.OS, m.Arch, m.GoVersion, r.Disk)
+	var versions []string
+	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
+		versions = append(versions, name+" "+r.Versions[name])
+	}
+	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n\n",
+		strings.Join(versions, ", "), m.Load, lowest, highest)
+	if m.Load > 0.5 {
+		fmt.Fprint(b, "**The machine had other work: the absolute figures are too low, and the ratios are rough.**\n\n")
+	}
+}
+
+// loads are the least and the greatest load average before a measurement.
+func loads(r *Results) (lowest, highest float64) {
+	for i, f := range r.Figures {
+		if i == 0 || f.Load < lowest {
+			lowest = f.Load
+		}
+		highest = max(highest, f.Load)
+	}
+	return lowest, highest
+}
+
+// section shows one experiment.
+func section(b *strings.Builder, r *Results, ex experiment, plots map[string]string) {
+	names, xs := r.series(ex.name)
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## %s\n\n", ex.title)
+	rates := linesOf(r, ex.name, names, xs, rate)
+	tails := linesOf(r, ex.name, names, xs, p99)
+	if len(xs) > 1 {
+		for _, p := range []struct {
+			kind, y string
+			lines   []line
+		}{{"rate", "a second", rates}, {"p99", "p99, milliseconds", tails}} {
+			if len(p.lines) > 0 {
+				file := ex.name + "-" + p.kind + ".svg"
+				plots[file] = plot(ex.title, ex.x, p.y, p.lines)
+				fmt.Fprintf(b, "![%s over %s](%s)\n\n", p.y, ex.x, file)
+			}
+		}
+	}
+	if len(rates) > 0 {
+		table(b, r, ex, names, xs)
+	}
+	extras(b, r, ex, names, xs)
+	failures(b, r, ex.name)
+}
+
+// linesOf are the medians of each series that has any.
+func linesOf(r *Results, experiment string, names []string, xs []int, v value) (lines []line) {
+	for _, name := range names {
+		l := line{name: name}
+		for _, x := range xs {
+			if m, err := r.median(experiment, name, x, v); err == nil && m > 0 {
+				l.xs, l.ys = append(l.xs, float64(x)), append(l.ys, m)
+			}
+		}
+		if len(l.xs) > 0 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// table shows rate, p50 and p99 of each series over x.
+func table(b *strings.Builder, r *Results, ex experiment, names []string, xs []int) {
+	fmt.Fprintf(b, "A second, p50 / p99 in milliseconds, over %s:\n\n| |", ex.x)
+	for _, x := range xs {
+		fmt.Fprintf(b, " %s |", grouped(float64(x)))
+	}
+	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", len(xs)))
+	for _, name := range names {
+		fmt.Fprintf(b, "| %s |", name)
+		for _, x := range xs {
+			f := r.at(ex.name, name, x)
+			if len(f) == 0 {
+				fmt.Fprint(b, " – |")
+				continue
+			}
+			// f is not empty, so there are medians
+			n, _ := median(f, rate)
+			half, _ := median(f, p50)
+			tail, _ := median(f, p99)
+			errs, _ := median(f, func(f Figure) float64 { return float64(f.Errors) })
+			fmt.Fprintf(b, " %s, %.3g / %.3g", grouped(n), half, tail)
+			if errs > 0 {
+				fmt.Fprintf(b, ", %s errors (%s)", grouped(errs), f[0].Example)
+			}
+			fmt.Fprint(b, " |")
+		}
+		fmt.Fprintln(b)
+	}
+}
+
+// extras shows what series have beside rates and latencies.
+func extras(b *strings.Builder, r *Results, ex experiment, names []string, xs []int) {
+	kinds := map[string]bool{}
+	for _, f := range r.Figures {
+		for k := range f.Extra {
+			if f.Experiment == ex.name && f.Failed == "" && !strings.HasPrefix(k, "op ") {
+				kinds[k] = true
+			}
+		}
+	}
+	if len(kinds) == 0 {
+		return
+	}
+	sorted := slices.Sorted(maps.Keys(kinds))
+	fmt.Fprintf(b, "\n| | %s | %s |\n|---|---|%s\n", ex.x, strings.Join(sorted, " | "), strings.Repeat("---|", len(sorted)))
+	for _, name := range names {
+		for _, x := range xs {
+			figures := r.at(ex.name, name, x)
+			if len(figures) == 0 || len(figures[0].Extra) == 0 {
+				continue
+			}
+			fmt.Fprintf(b, "| %s | %s |", name, grouped(float64(x)))
+			for _, k := range sorted {
+				m, _ := median(figures, extra(k)) // they are not empty
+				fmt.Fprintf(b, " %s |", strings.TrimSpace(show(m, "")))
+			}
+			fmt.Fprintln(b)
+		}
+	}
+}
+
+// failures names what could not be measured.
+func failures(b *strings.Builder, r *Results, experiment string) {
+	for _, f := range r.Figures {
+		if f.Experiment == experiment && f.Failed != "" {
+			text, _, _ := strings.Cut(f.Failed, "\n")
+			fmt.Fprintf(b, "\nNot measured: %s at %d, round %d: %s\n", f.Series, f.X, f.Round, text)
+		}
+	}
+}
