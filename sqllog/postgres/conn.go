@@ -89,7 +89,8 @@ func closeNow(c *pgx.Conn) {
 
 // look is what was found about a server and a session when it was opened.
 type look struct {
-	server     string // version
+	server     string // the version of PostgreSQL that it is like
+	version    string // what it says of itself
 	pid        uint32 // of the process that answered
 	recovery   bool   // a standby
 	readOnly   string // transaction_read_only
@@ -105,10 +106,11 @@ type look struct {
 const lookText = `SELECT current_setting('server_version'), pg_backend_pid(), pg_is_in_recovery(),
 	coalesce(current_setting('transaction_read_only', true), ''), coalesce(current_setting('fsync', true), ''),
 	coalesce(current_setting('full_page_writes', true), ''), coalesce(current_setting('synchronous_commit', true), ''),
-	coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('client_min_messages', true), '')`
+	coalesce(current_setting('synchronous_standby_names', true), ''), coalesce(current_setting('client_min_messages', true), ''),
+	version()`
 
 func (l *look) fields() []any {
-	return []any{&l.server, &l.pid, &l.recovery, &l.readOnly, &l.fsync, &l.fullPages, &l.commit, &l.standbys, &l.minMessage}
+	return []any{&l.server, &l.pid, &l.recovery, &l.readOnly, &l.fsync, &l.fullPages, &l.commit, &l.standbys, &l.minMessage, &l.version}
 }
 
 // settle looks at a new session and sets what may be set and is not as it must be.
@@ -125,10 +127,11 @@ func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
 		return l, l.fit()
 	}
 	// Set once for each connection, which costs no append anything; so neither a role nor a reload can change them.
-	set := []string{"default_transaction_isolation = 'read committed'", "default_transaction_deferrable = off",
+	set := []string{"default_transaction_isolation = 'read committed'",
 		fmt.Sprintf("statement_timeout = %d", (s.statement * 4 / 5).Milliseconds()), "lock_timeout = 0",
 		"client_min_messages = warning", // a warning may say that a row was not replicated
 		fmt.Sprintf("idle_in_transaction_session_timeout = %d", turnPatience.Milliseconds())}
+	set = append(set, l.kind().settings()...)
 	if l.weakCommit() || l.commit == "local" || l.commit == "remote_write" {
 		set = append(set, "synchronous_commit = on")
 	}
@@ -305,13 +308,15 @@ func (s *session) inspect(ctx context.Context) (l look, err error) {
 	switch {
 	case err != nil:
 		return l, fmt.Errorf("look for the tables: %w", err)
-	case ours == 0:
+	case ours == 0, ours != len(tables) && l.kind().piecemeal():
 		return l, fmt.Errorf("%w: there are no tables %s", oplog.ErrNoCluster, s.names.qualified("…"))
 	case ours != len(tables):
 		return l, fmt.Errorf("%d of the 3 tables %s are there: %w", ours, s.names.qualified("…"), oplog.ErrSchema)
 	}
 	err = sc.QueryRowContext(ctx, s.names.fill("SELECT version FROM {snapshot} WHERE id = 1")).Scan(&version)
 	switch {
+	case errors.Is(err, sql.ErrNoRows) && l.kind().piecemeal():
+		return l, fmt.Errorf("%w: the tables %s are not all there yet", oplog.ErrNoCluster, s.names.qualified("…"))
 	case errors.Is(err, sql.ErrNoRows), err == nil && version != schemaVersion:
 		return l, fmt.Errorf("the tables %s have schema version %d, this program knows %d: %w", s.names.qualified("…"), version, schemaVersion, oplog.ErrSchema)
 	case err != nil:
@@ -329,10 +334,15 @@ func (s *session) createTables(ctx context.Context) error {
 		return oplog.ErrReadOnly
 	}
 	for tries := 0; ; tries++ {
-		if _, err := s.inspect(ctx); !errors.Is(err, oplog.ErrNoCluster) {
+		found, err := s.inspect(ctx)
+		if !errors.Is(err, oplog.ErrNoCluster) {
 			return err
 		}
-		err := s.script(ctx, s.names.fill(schema))
+		for _, text := range schemas[found.kind()] {
+			if err = s.script(ctx, s.names.fill(text)); err != nil {
+				break
+			}
+		}
 		if err == nil || !raced[state(err)] || tries == 10 {
 			return err
 		}

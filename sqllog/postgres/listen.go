@@ -94,6 +94,9 @@ func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) 
 	beginning, cancel := context.WithTimeout(ctx, s.statement)
 	defer cancel()
 	if _, err := c.PgConn().Exec(beginning, "LISTEN "+s.names.channel()).ReadAll(); err != nil {
+		if code := state(err); strings.HasPrefix(code, "0A") || strings.HasPrefix(code, "42") { // it knows no such thing
+			return fmt.Errorf("listen: %w: %w", errUnproved, err)
+		}
 		return fmt.Errorf("listen: %w", err)
 	}
 	wake()

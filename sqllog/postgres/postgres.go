@@ -180,8 +180,8 @@ func (s *session) start(ctx context.Context, o Options) (oplog.Log, error) {
 		return nil, s.meaning(ctx, err)
 	}
 	c := sqllog.Config{
-		DB: s.db, Dialect: s.dialect(!o.NoNotify), Signal: signalOf(s.source.location() + "\x00" + s.names.qualified("")),
-		Info: oplog.Info{Backend: "postgresql " + first.server, Location: s.source.location(), Warnings: first.warnings(), MaxPayload: o.MaxValueBytes},
+		DB: s.db, Dialect: s.dialect(!o.NoNotify && first.kind().notifies()), Signal: signalOf(s.source.location() + "\x00" + s.names.qualified("")),
+		Info: oplog.Info{Backend: first.backend(), Location: s.source.location(), Warnings: first.warnings(), MaxPayload: o.MaxValueBytes},
 		Poll: o.PollInterval, IdlePoll: o.IdlePollInterval, LockTimeout: o.RetryTimeout,
 		StatementTimeout: o.StatementTimeout, Grace: grace,
 	}

@@ -157,7 +157,7 @@ func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
 		}
 	}
 	turns := false
-	if s.turns && !l.pooled {
+	if s.turns && !l.pooled && l.kind().lines() {
 		if turns, err = s.hasTurns(ctx, own); err != nil {
 			closeNow(own)
 			return unsent(err)

@@ -13,6 +13,7 @@ package fakedb
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,11 @@ import (
 type Options struct {
 	// Tables are what it keeps; nil: new ones. Several servers may share them.
 	Tables *Tables
-	// Version is what it says it is; default "15.18" and "8.0.36".
+	// Version is what it says it is; default "15.18" and "8.0.36". A PostgreSQL server whose version begins with
+	// "CockroachDB" says that and calls itself like PostgreSQL 13.
 	Version string
+	// Refuse are texts that no statement may have in it, whatever the case of letters: PostgreSQL's answer is 0A000.
+	Refuse []string
 	// Variables are MySQL's, added to and put over those that a fit server has.
 	Variables map[string]string
 }
@@ -32,6 +36,7 @@ type Options struct {
 type Server struct {
 	tables    *Tables
 	version   string
+	refuse    []string
 	variables map[string]string
 	listener  net.Listener
 	running   sync.WaitGroup
@@ -73,7 +78,7 @@ func start(t testing.TB, o Options, talk func(*Server, net.Conn, uint32)) *Serve
 	if o.Tables == nil {
 		o.Tables = NewTables()
 	}
-	s := &Server{tables: o.Tables, version: o.Version, variables: o.Variables, listener: l, talk: talk, conns: map[net.Conn]bool{}}
+	s := &Server{tables: o.Tables, version: o.Version, refuse: o.Refuse, variables: o.Variables, listener: l, talk: talk, conns: map[net.Conn]bool{}}
 	s.running.Go(s.serve)
 	t.Cleanup(func() {
 		s.close()
@@ -234,6 +239,12 @@ func largest(args []any) (n int) {
 		}
 	}
 	return n
+}
+
+// refuses reports whether a statement has a text in it that this server does not know.
+func (s *Server) refuses(text string) bool {
+	text = strings.ToLower(normalize(text))
+	return slices.ContainsFunc(s.refuse, func(r string) bool { return strings.Contains(text, strings.ToLower(r)) })
 }
 
 // plan looks a statement up, and remembers it where it is not known.

@@ -81,12 +81,13 @@ var known = compile([]pattern{
 		{"idx", int8Kind}, {"token", bytesKind}, {"parts", int4Kind}, {"size", int8Kind}}, run: nothing}},
 	{`create table if not exists {any}`, plan{tag: "CREATE TABLE", run: create}},
 	{`insert ignore into {snapshot} `, plan{run: create}},
+	{`insert into {snapshot} `, plan{tag: "INSERT 0 1", run: create}},
 	{`set transaction isolation level read committed; .*create table if not exists {log}`, plan{tag: "INSERT 0 1", run: create}},
 
 	// The talk with PostgreSQL.
 	{`select current_setting\('server_version'\), pg_backend_pid\(\)`, plan{columns: []column{{"server", textKind}, {"pid", int4Kind},
 		{"recovery", boolKind}, {"read_only", textKind}, {"fsync", textKind}, {"full_page_writes", textKind}, {"commit", textKind},
-		{"standbys", textKind}, {"messages", textKind}}, run: postgresLook}},
+		{"standbys", textKind}, {"messages", textKind}, {"version", textKind}}, run: postgresLook}},
 	{`select count\(to_regclass\(t\)\)`, plan{params: []kind{textKind, textKind, textKind}, columns: []column{{"count", int8Kind}}, run: present}},
 	{`select 1 from set_config\('synchronous_commit', 'off', true\), pg_notify\(`, plan{params: []kind{textKind, textKind}, columns: []column{{"one", int4Kind}}, run: one}},
 	{`listen `, plan{tag: "LISTEN", run: nothing}},

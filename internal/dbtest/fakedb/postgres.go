@@ -128,6 +128,11 @@ func (p *pgSession) handle(msg pgproto3.FrontendMessage) error {
 
 // lookUp finds a statement; one that is not known, or whose tables are missing, is refused.
 func (p *pgSession) lookUp(text string) (plan, bool) {
+	if p.server.refuses(text) {
+		p.refuse("0A000", false)
+		p.skip = true
+		return plan{}, false
+	}
 	pl, ok := p.server.plan(text)
 	switch {
 	case !ok:

@@ -280,7 +280,11 @@ func present(c *call) ([][]any, int64) {
 }
 
 func postgresLook(c *call) ([][]any, int64) {
-	return [][]any{{c.server.version, int64(c.conn), false, "off", "on", "on", "on", "", "notice"}}, 0
+	server, version := c.server.version, "PostgreSQL "+c.server.version+" on a machine that is not there"
+	if strings.HasPrefix(server, "CockroachDB") { // which has two versions
+		server, version = "13.0.0", server
+	}
+	return [][]any{{server, int64(c.conn), false, "off", "on", "on", "on", "", "notice", version}}, 0
 }
 
 // packet is the largest packet in bytes that the server takes, unless its variables say otherwise.
