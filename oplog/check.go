@@ -27,3 +27,11 @@ func CheckPart(size int) error {
 	}
 	return nil
 }
+
+// CheckLeap refuses a leap that does not lead upwards, and what CheckAppend refuses of a row at to.
+func CheckLeap(from, to Index, size, limit int) error {
+	if to <= from {
+		return fmt.Errorf("leap from row %d to %d: it must lead upwards: %w", from, to, ErrConflict)
+	}
+	return CheckAppend(to, size, limit)
+}

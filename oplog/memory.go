@@ -152,6 +152,24 @@ func (l *memoryLog) Append(ctx context.Context, at Index, payload []byte) error 
 	return nil
 }
 
+func (l *memoryLog) Leap(ctx context.Context, from, to Index, payload []byte) error {
+	if err := l.beginWrite(ctx, "leap"); err != nil {
+		return err
+	}
+	if err := CheckLeap(from, to, len(payload), 0); err != nil {
+		return err
+	}
+	m := l.db
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if newest, ok := m.newest(); !ok || newest != from {
+		return fmt.Errorf("leap from row %d to %d: %w", from, to, ErrConflict)
+	}
+	m.rows = append(m.rows, Row{to, bytes.Clone(payload)})
+	m.wake()
+	return nil
+}
+
 func (l *memoryLog) Read(ctx context.Context, after Index, maxBytes int) ([]Row, error) {
 	if err := l.begin(ctx, "read"); err != nil {
 		return nil, err

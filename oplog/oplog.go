@@ -130,6 +130,14 @@ type Turnstile interface {
 	PassTurn(ctx context.Context)
 }
 
+// Leaper is what a Log must be for its cluster to be restored: one whose row indexes can be raised.
+type Leaper interface {
+	// Leap writes payload at index to, far above row from, which must be the newest one in the same instant; ErrConflict
+	// where it is not. It is the one way in which a log gets a hole, and whoever makes it stores a snapshot at to and truncates
+	// what is below at once: until then no reader comes past it and no writer appends. Errors are as of Append.
+	Leap(ctx context.Context, from, to Index, payload []byte) error
+}
+
 // MaxPart is the largest part of a snapshot in bytes.
 const MaxPart = 1 << 20
 

@@ -128,15 +128,20 @@ var (
 
 // Init makes log a new cluster with a random id and returns it. oplog.ErrExists where one is there.
 func Init(ctx context.Context, log oplog.Log) (Genesis, error) {
-	g := Genesis{ClusterID: ID(randomBytes()), Format: Format}
-	for g.Incarnation == 0 {
-		seed := randomBytes()
-		g.Incarnation = binary.LittleEndian.Uint64(seed[:])
-	}
+	g := Genesis{ClusterID: ID(randomBytes()), Incarnation: newIncarnation(), Format: Format}
 	if err := log.Init(ctx, AppendGenesis(nil, g)); err != nil {
 		return Genesis{}, fmt.Errorf("write row 0: %w", err)
 	}
 	return g, nil
+}
+
+// newIncarnation draws the name of a history, which is not zero.
+func newIncarnation() (i uint64) {
+	for i == 0 {
+		seed := randomBytes()
+		i = binary.LittleEndian.Uint64(seed[:])
+	}
+	return i
 }
 
 // randomBytes draws what names a cluster, an incarnation or a writer.

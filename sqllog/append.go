@@ -218,3 +218,22 @@ func (l *Log) send(conn *sql.Conn, a *attempt) (int64, error) {
 	}
 	return res.RowsAffected()
 }
+
+var _ oplog.Leaper = (*Log)(nil)
+
+// Leap is oplog.Leaper's. It is the statement of an append with another predecessor, so what excludes a truncation from that
+// excludes it from this.
+func (l *Log) Leap(ctx context.Context, from, to oplog.Index, payload []byte) error {
+	if err := oplog.CheckLeap(from, to, len(payload), l.c.Info.MaxPayload); err != nil {
+		return err
+	}
+	n, err := l.exec(ctx, l.c.Dialect.Statements.Append, values{At: int64(to), Before: int64(from), Payload: notNil(payload)})
+	switch {
+	case err != nil:
+		return fmt.Errorf("leap from row %d to %d: %w", from, to, err)
+	case n == 0:
+		return fmt.Errorf("leap from row %d to %d: %w", from, to, oplog.ErrConflict)
+	}
+	l.c.Signal.appended(to)
+	return nil
+}

@@ -71,6 +71,7 @@ func TestLog(t *testing.T, h Harness) {
 		{"SnapshotAborted", testSnapshotAborted},
 		{"SnapshotOrphans", testSnapshotOrphans},
 		{"Truncate", testTruncate},
+		{"Leap", testLeap},
 		{"TruncatedSlot", testTruncatedSlot},
 		{"Closed", testClosed},
 		{"Reopened", testReopened},
