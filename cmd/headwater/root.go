@@ -105,7 +105,7 @@ func (a *app) root() *cobra.Command {
 	}
 	add("run", a.serveCommand(), a.initCommand(), a.applyCommand())
 	add("nouns", a.nodeCommand(), a.streamCommand(), a.objectCommand(), a.transferCommand(), a.keyCommand(), a.formatCommand())
-	add("care", a.statusCommand(), a.logCommand(), a.exportCommand(), a.snapshotCommand(), a.checkCommand(), a.benchCommand(), a.versionCommand())
+	add("care", a.statusCommand(), a.logCommand(), a.exportCommand(), a.snapshotCommand(), a.checkCommand(), a.restoreCommand(), a.benchCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("care")
 	root.SetCompletionCommandGroupID("care")
 	a.adopt(root)

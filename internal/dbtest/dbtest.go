@@ -81,6 +81,17 @@ func (a account) folder(name string) (string, error) {
 	return dir, nil
 }
 
+// copyAside copies the data of a server that does not run, as the account, so that the files are its own.
+func copyAside(t testing.TB, a account, from, to string) {
+	t.Helper()
+	copying := exec.Command("cp", "-R", "-p", from, to)
+	copying.Dir = filepath.Dir(from)
+	copying.SysProcAttr = a.attributes()
+	if out, err := copying.CombinedOutput(); err != nil {
+		t.Fatalf("copy the data of a server: %v: %s", err, out)
+	}
+}
+
 // freePort finds a port that nobody listens on at the moment.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

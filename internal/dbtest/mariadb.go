@@ -265,6 +265,25 @@ func (m *MariaDB) ended() error {
 	}
 }
 
+// Save stops the server, copies its data aside, as a backup does, and starts it again.
+func (m *MariaDB) Save(t testing.TB) {
+	t.Helper()
+	m.Stop(t)
+	copyAside(t, m.account, m.data(), filepath.Join(m.dir, "saved"))
+	m.Start(t)
+}
+
+// Load stops the server, puts back what Save kept, and starts it again.
+func (m *MariaDB) Load(t testing.TB) {
+	t.Helper()
+	m.Stop(t)
+	if err := os.RemoveAll(m.data()); err != nil {
+		t.Fatalf("remove the data: %v", err)
+	}
+	copyAside(t, m.account, filepath.Join(m.dir, "saved"), m.data())
+	m.Start(t)
+}
+
 // Pause stops the server (SIGSTOP): connections stay and nothing answers. Resume lets it go on.
 func (m *MariaDB) Pause(t testing.TB) { t.Helper(); m.send(t, sigStop) }
 

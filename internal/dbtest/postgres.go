@@ -278,6 +278,25 @@ func (p *Postgres) end(t testing.TB, s syscall.Signal) {
 	p.process = nil
 }
 
+// Save stops the server, copies its data aside, as a backup does, and starts it again.
+func (p *Postgres) Save(t testing.TB) {
+	t.Helper()
+	p.Stop(t)
+	copyAside(t, p.account, p.data(), filepath.Join(p.dir, "saved"))
+	p.Start(t)
+}
+
+// Load stops the server, puts back what Save kept, and starts it again.
+func (p *Postgres) Load(t testing.TB) {
+	t.Helper()
+	p.Stop(t)
+	if err := os.RemoveAll(p.data()); err != nil {
+		t.Fatalf("remove the data: %v", err)
+	}
+	copyAside(t, p.account, filepath.Join(p.dir, "saved"), p.data())
+	p.Start(t)
+}
+
 // Pause stops the server and its sessions (SIGSTOP): connections stay and nothing answers. Resume lets them go on.
 func (p *Postgres) Pause(t testing.TB) { t.Helper(); p.send(t, sigStop) }
 
