@@ -122,6 +122,9 @@ func (e *Error) Is(target error) bool {
 
 // CodeOf returns the code of the refusal in err's chain, and 0 where there is none.
 func CodeOf(err error) Code {
+	if err == nil { // as nearly always; the way below allocates
+		return 0
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Code

@@ -73,10 +73,13 @@ func Numbered(p meta.Proposal) bool {
 	if _, renew := p.Command.(meta.RenewNode); renew {
 		return false
 	}
-	// PrepareObjects and Atomic are refused for the missing request alone, so they are judged with one.
-	p.Request = &meta.Request{Client: [16]byte{1}, Sequence: 1, Oldest: 1}
+	p.Request = &sample
 	return meta.Validate(p) == nil
 }
+
+// sample is a request with which commands are judged: PrepareObjects and Atomic are refused for a missing one alone. It is
+// never changed.
+var sample = meta.Request{Client: [16]byte{1}, Sequence: 1, Oldest: 1}
 
 // Wrap returns a Proposer that numbers every command before it hands it to p, so that whatever p does to get an answer
 // cannot make the command take effect twice.
