@@ -22,6 +22,20 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
+// BenchmarkProposeGathered is BenchmarkPropose with callers that share requests.
+func BenchmarkProposeGathered(b *testing.B) {
+	for _, gather := range []int{1, 2, 4} {
+		for _, callers := range []int{1, 16, 256, 1000} {
+			b.Run(fmt.Sprintf("gather=%d/callers=%d", gather, callers), func(b *testing.B) {
+				_, addr := serve(b, openStore(b, newLog(b)))
+				c := open(b, client.Options{Endpoints: []string{addr}, Gather: gather})
+				p := meta.Proposal{Command: meta.PutKey{Key: "bench", Value: make([]byte, 100)}}
+				each(b, callers, func() error { return c.Propose(b.Context(), p)[0].Err })
+			})
+		}
+	}
+}
+
 // BenchmarkProposeBatch is BenchmarkPropose with 100 commands in each call.
 func BenchmarkProposeBatch(b *testing.B) {
 	_, addr := serve(b, openStore(b, newLog(b)))

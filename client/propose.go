@@ -27,12 +27,14 @@ const (
 // An answer then ends in meta.ErrNotApplied where the command certainly never takes effect and in meta.ErrOutcomeUnknown
 // where it may, each together with the context's error. A cluster that has forgotten the client's requests leaves the
 // outcome unknown too, of a command that was sent more than once; the error then holds REQUEST_EXPIRED as well.
+//
+// With Options.Gather the commands of calls that wait at the same time share a request.
 func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	answers := make([]meta.Answer, len(proposals))
 	var batch []*pending
-	size := 0
+	size, whole := 0, true // whole: all fit in one call
 	for i, p := range proposals {
 		w, err := c.prepare(p, &answers[i])
 		if err != nil {
@@ -40,13 +42,19 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 			continue
 		}
 		n := proto.Size(w.message) + 16
+		w.size = n
 		if len(batch) == maxCommands || size+n > maxRequestBytes && len(batch) > 0 {
 			c.propose(ctx, batch)
 			batch, size = batch[:0], 0
+			whole = false
 		}
 		batch, size = append(batch, w), size+n
 	}
-	c.propose(ctx, batch)
+	if c.gather != nil && whole && len(batch) > 0 {
+		c.gather.propose(ctx, batch, size)
+	} else {
+		c.propose(ctx, batch)
+	}
 	return answers
 }
 
@@ -59,6 +67,9 @@ type pending struct {
 	renewed bool          // it has taken another number
 	unsure  bool          // a copy may take effect
 	last    error         // how the last try ended
+	settled bool          // the caller's answer is there
+	size    int           // about, in bytes
+	call    *gathered     // nil: the command is not sent with those of other calls
 }
 
 func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
@@ -77,24 +88,29 @@ func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
 func (c *Client) propose(ctx context.Context, batch []*pending) {
 	for r := (round{c: c}); len(batch) > 0; {
 		e := c.endpoint()
-		req := &pb.ProposeRequest{Commands: make([]*pb.Command, len(batch))}
-		for i, w := range batch {
-			req.Commands[i] = w.message
-		}
-		var res pb.ProposeResponse
-		a := c.try(ctx, e, methodPropose, req, &res)
-		if a.err == nil {
-			batch, a = c.take(batch, &res)
-		} else {
-			for _, w := range batch {
-				w.fail(a)
-			}
-		}
-		if len(batch) > 0 && a.err != nil && !r.next(ctx, e, a) {
+		var a attempt
+		if batch, a = c.send(ctx, e, batch); len(batch) > 0 && a.err != nil && !r.next(ctx, e, a) {
 			c.giveUp(ctx, batch)
 			return
 		}
 	}
+}
+
+// send sends the batch once. It returns what has to be sent again, and how the try ended for that.
+func (c *Client) send(ctx context.Context, e *endpoint, batch []*pending) ([]*pending, attempt) {
+	req := &pb.ProposeRequest{Commands: make([]*pb.Command, len(batch))}
+	for i, w := range batch {
+		req.Commands[i] = w.message
+	}
+	var res pb.ProposeResponse
+	a := c.try(ctx, e, methodPropose, req, &res)
+	if a.err == nil {
+		return c.take(batch, &res)
+	}
+	for _, w := range batch {
+		w.fail(a)
+	}
+	return batch, a
 }
 
 // take gives the answers out and returns what has to be sent again, and how the try ended for that.
@@ -117,10 +133,7 @@ func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, at
 		case a.Status != 0 && w.request != nil && !w.unsure && !w.renewed:
 			// The cluster has forgotten the client while it had nothing to do. No copy of the command can take effect, so it
 			// may take another number.
-			w.renewed = true
-			c.session.Done(*w.request, a)
-			*w.request = c.session.Next()
-			w.message.Request = &pb.Request{Client: w.request.Client[:], Sequence: w.request.Sequence, Oldest: w.request.Oldest}
+			w.exclusively(func() { c.renew(w, a) })
 			left = append(left, w)
 		case a.Status != 0:
 			c.settle(w, meta.Answer{Err: fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, a.Err)})
@@ -159,10 +172,32 @@ func unsure(err error) bool {
 	return true
 }
 
+// exclusively does something to a command that its caller must not give up meanwhile; nothing where it has.
+func (w *pending) exclusively(do func()) {
+	if w.call == nil {
+		do()
+		return
+	}
+	w.call.settle(w, do)
+}
+
+// renew gives a command another number after one that the cluster has forgotten.
+func (c *Client) renew(w *pending, a meta.Answer) {
+	w.renewed = true
+	c.session.Done(*w.request, a)
+	*w.request = c.session.Next()
+	w.message.Request = &pb.Request{Client: w.request.Client[:], Sequence: w.request.Sequence, Oldest: w.request.Oldest}
+}
+
 // settle gives the caller the answer.
 func (c *Client) settle(w *pending, a meta.Answer) {
+	w.exclusively(func() { c.conclude(w, a) })
+}
+
+// conclude is settle for those who know that the caller waits.
+func (c *Client) conclude(w *pending, a meta.Answer) {
 	a.Err = meta.Unknown(cmp.Or(w.request, w.callers), a.Err)
-	*w.answer = a
+	*w.answer, w.settled = a, true
 	if w.request != nil {
 		c.session.Done(*w.request, a)
 	}

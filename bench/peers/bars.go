@@ -182,6 +182,7 @@ func (r *Results) verdicts() []verdict {
 	gets := func(s string) place { return at("gets", s, 256, rate, "/s") }
 	out = append(out,
 		r.atMost("API, PostgreSQL, 1024 callers, p99", "≤ a third of etcd's", tail(sAPI, 1024), tail(sBestEtcd, 1024), 1./3),
+		r.atLeast("API, shared requests, 1024 callers", "≥ 6 × etcd", puts(sGathered, 1024), puts(sBestEtcd, 1024), 6),
 		r.atLeast("API against kine, PostgreSQL, 1024 callers", "≥ 10 × kine", puts(sAPI, 1024), puts(sKinePostgres, 1024), 10),
 		r.atMost("API, 1 caller, p50", "≤ etcd's", half(sAPI, 1), half(sBestEtcd, 1), 1),
 		r.atLeast("linearizable reads, API, 256 callers", "≥ 1.2 × etcd", gets(sAPI), gets(sBestEtcd), 1.2),

@@ -24,6 +24,7 @@ const (
 	sLibPostgres  = "Headwater library on PostgreSQL"
 	sLibSQLite    = "Headwater library on SQLite"
 	sAPI          = "Headwater API on PostgreSQL"
+	sGathered     = "Headwater API on PostgreSQL, shared requests"
 	sEcho         = "bare gRPC echo"
 	sEchoBeside   = "bare gRPC echo beside the same inserts"
 	sInsertPG     = "bare INSERT on PostgreSQL"
@@ -42,7 +43,7 @@ func experiments(callers, nodes, streams []int, peers bool) []experiment {
 		{"puts", "Writes of 100 bytes", "callers", callers, []series{
 			{sEtcd, etcdLoad("etcd-put", 1)}, {sEtcdMany, etcdLoad("etcd-put", 16)},
 			{sKinePostgres, kineLoad("etcd-put", true)}, {sKineSQLite, kineLoad("etcd-put", false)},
-			{sLibPostgres, libPostgres("puts", "", 1)}, {sLibSQLite, libSQLite("puts")}, {sAPI, apiPostgres("puts")},
+			{sLibPostgres, libPostgres("puts", "", 1)}, {sLibSQLite, libSQLite("puts")}, {sAPI, apiPostgres("puts")}, {sGathered, apiPostgres("puts", "--gather", "2")},
 			{sEcho, echo(false)}, {sEchoBeside, echo(true)},
 			{sInsertPG, insertPostgres}, {sInsertSQLite, insertSQLite},
 		}},

@@ -21,6 +21,7 @@ type benchOptions struct {
 	callers     int
 	nodes       int
 	connections int
+	gather      int
 	create      bool
 	snapshots   int
 	cpuProfile  string
@@ -66,6 +67,7 @@ docs/benchmarks tells how to measure so that figures can be compared.`,
 	f.IntVar(&o.callers, "callers", 64, "how many `callers` work at once")
 	f.IntVar(&o.nodes, "nodes", 1, "`nodes` that this process opens on the database")
 	f.IntVar(&o.connections, "connections", 1, "`connections` to each server")
+	f.IntVar(&o.gather, "gather", 0, "`requests` under way at once on each connection, which calls that wait share; 0: each call is one of its own")
 	f.DurationVar(&o.load.Duration, "duration", 10*time.Second, "how long to measure; 0: until --count or Ctrl-C")
 	f.DurationVar(&o.load.Warmup, "warmup", time.Second, "how long to work before that")
 	f.Int64Var(&o.load.Count, "count", 0, "end after so many `operations`; 0: by time alone")
@@ -96,6 +98,10 @@ func (o *benchOptions) validate(embedded bool) error {
 		return fmt.Errorf("--nodes is %d, allowed are 1 to 256", o.nodes)
 	case o.connections < 1 || o.connections > 1024:
 		return fmt.Errorf("--connections is %d, allowed are 1 to 1024", o.connections)
+	case o.gather < 0 || o.gather > 1024:
+		return fmt.Errorf("--gather is %d, allowed are 0 to 1024", o.gather)
+	case embedded && o.gather > 0:
+		return errors.New("--gather is for --server; in this process there are no requests")
 	case !embedded && o.nodes > 1:
 		return errors.New("--nodes is for --db; servers have their own nodes")
 	case !embedded && o.create:
@@ -146,7 +152,7 @@ func (a *app) bench(ctx context.Context, o *benchOptions) (err error) {
 
 func (a *app) openBench(ctx context.Context, o *benchOptions, embedded bool) (*benchTargets, error) {
 	if !embedded {
-		return a.openClients(ctx, o.connections)
+		return a.openClients(ctx, o.connections, o.gather)
 	}
 	why := toCreate
 	if o.create {

@@ -29,6 +29,7 @@ type benchSettings struct {
 	Callers     int     `json:"callers"`
 	Nodes       int     `json:"nodes"`       // in this process; 0: servers
 	Connections int     `json:"connections"` // to all servers together; 0: none
+	Gather      int     `json:"gather"` // requests under way at once on each connection, shared by calls; 0: each call is one
 	Duration    float64 `json:"durationSeconds"`
 	Warmup      float64 `json:"warmupSeconds"`
 	Count       int64   `json:"count"` // the bound; 0: none
@@ -62,7 +63,7 @@ type benchNode struct {
 func (a *app) newBenchReport(o *benchOptions, b *benchTargets, embedded bool) *benchReport {
 	w := o.work.WithDefaults(o.callers)
 	r := &benchReport{
-		Settings: benchSettings{Work: w.Kind, Through: "api", Callers: o.callers, Connections: len(b.targets),
+		Settings: benchSettings{Work: w.Kind, Through: "api", Callers: o.callers, Connections: len(b.targets), Gather: o.gather,
 			Duration: o.load.Duration.Seconds(), Warmup: o.load.Warmup.Seconds(), Count: o.load.Count, Rate: o.load.Rate,
 			ValueBytes: w.ValueBytes, Keys: w.Keys, Streams: w.Streams, Slices: w.Slices, Objects: w.Objects, Reads: w.Reads, Seed: w.Seed},
 		Versions: map[string]string{"headwater": version(), "database": b.backend},
@@ -137,6 +138,9 @@ func (r *benchReport) heading(out io.Writer) {
 	where := "in this process, " + counted(s.Nodes, "node")
 	if s.Through == "api" {
 		where = "through the API, " + counted(s.Connections, "connection")
+		if s.Gather > 0 {
+			where += fmt.Sprintf(", %d shared requests at once on each", s.Gather)
+		}
 	}
 	loop := "closed loop"
 	if s.Rate > 0 {

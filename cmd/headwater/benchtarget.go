@@ -76,8 +76,8 @@ func (a *app) openNodes(ctx context.Context, n int, why purpose, snapshots int) 
 	return b, nil
 }
 
-// openClients opens n clients of each server.
-func (a *app) openClients(ctx context.Context, n int) (*benchTargets, error) {
+// openClients opens n clients of each server; gather is client.Options'.
+func (a *app) openClients(ctx context.Context, n, gather int) (*benchTargets, error) {
 	servers := a.server
 	if len(servers) == 0 {
 		servers = []string{defaultServer}
@@ -97,7 +97,7 @@ func (a *app) openClients(ctx context.Context, n int) (*benchTargets, error) {
 			if err != nil {
 				return nil, errors.Join(err, b.close())
 			}
-			c, err := client.Open(ctx, client.Options{Endpoints: []string{url}})
+			c, err := client.Open(ctx, client.Options{Endpoints: []string{url}, Gather: gather})
 			if err != nil {
 				return nil, errors.Join(unavailable(err, "is a server running there? headwater serve starts one"), b.close())
 			}
