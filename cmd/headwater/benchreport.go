@@ -29,7 +29,7 @@ type benchSettings struct {
 	Callers     int     `json:"callers"`
 	Nodes       int     `json:"nodes"`       // in this process; 0: servers
 	Connections int     `json:"connections"` // to all servers together; 0: none
-	Gather      int     `json:"gather"` // requests under way at once on each connection, shared by calls; 0: each call is one
+	Gather      int     `json:"gather"`      // requests under way at once on each connection, shared by calls; 0: each call is one
 	Duration    float64 `json:"durationSeconds"`
 	Warmup      float64 `json:"warmupSeconds"`
 	Count       int64   `json:"count"` // the bound; 0: none
