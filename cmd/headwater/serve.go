@@ -26,6 +26,7 @@ const (
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	listen    string
+	pprof     string
 	create    bool
 	nodeTTL   time.Duration
 	drain     time.Duration
@@ -59,6 +60,7 @@ The first SIGINT or SIGTERM ends it in order: calls under way are answered, with
 	f := c.Flags()
 	f.StringVar(&a.db, "db", defaultDB, "`database` that holds the log: sqlite:PATH, postgres://… or mysql://…")
 	f.StringVar(&o.listen, "listen", defaultListen, "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&o.pprof, "pprof", "", "serve profiles of this process on this `address` of this machine, for go tool pprof; empty: nowhere")
 	f.BoolVar(&o.create, "init", false, "make the database a new cluster if there is none")
 	f.StringVar(&o.store.ClusterID, "cluster-id", "", "refuse any cluster but the one with this `id`")
 	f.DurationVar(&o.nodeTTL, "node-ttl", 0, "fence a node whose renewal counter stands still this long; 0: never")
@@ -108,6 +110,15 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 		return listenError(o.listen, err)
 	}
 	defer listener.Close()
+	if o.pprof != "" {
+		profiles, err := listenPprof(o.pprof)
+		if err != nil {
+			return err
+		}
+		p := servePprof(profiles)
+		defer func() { _ = p.close() }()
+		logger.Info("serving profiles", "address", profiles.Addr().String())
+	}
 	why := toCreate
 	if o.create {
 		why = toInit
