@@ -268,14 +268,20 @@ func TestNotReadyWithoutProof(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := cluster(t)
 				log := faultlog.Wrap(db.Open())
-				var told []replica.Condition // by the tailer alone, and read while it waits
-				r := open(t, log, replica.Options{Events: replica.Events{StateOf: func(st replica.Status) { told = append(told, st.Condition) }}})
+				var mu sync.Mutex // guards said
+				var said []replica.Condition
+				told := func() []replica.Condition { mu.Lock(); defer mu.Unlock(); return slices.Clone(said) }
+				r := open(t, log, replica.Options{Events: replica.Events{StateOf: func(st replica.Status) {
+					mu.Lock()
+					defer mu.Unlock()
+					said = append(said, st.Condition)
+				}}})
 				propose(t, r, "before")
 				await(t, r, func(st replica.Status) bool { return st.Condition == replica.Ready })
 				log.Add(faultlog.Rule{Op: faultlog.Bounds, Before: oplog.ErrUnavailable, Times: 2})
 				time.Sleep(10 * time.Second)
-				if len(told) != 1 || r.Status().Condition != replica.Ready {
-					t.Errorf("after a fault that passed: %+v, told %v", r.Status(), told)
+				if len(told()) != 1 || r.Status().Condition != replica.Ready {
+					t.Errorf("after a fault that passed: %+v, told %v", r.Status(), told())
 				}
 				gate := faultlog.NewGate()
 				log.Add(c.fault(gate))
@@ -290,8 +296,8 @@ func TestNotReadyWithoutProof(t *testing.T) {
 				if c.told {
 					want = append(want, replica.CatchingUp, replica.Ready)
 				}
-				if st.Behind != 0 || !slices.Equal(told, want) {
-					t.Errorf("afterwards: %+v, told %v, want %v", st, told, want)
+				if st.Behind != 0 || !slices.Equal(told(), want) {
+					t.Errorf("afterwards: %+v, told %v, want %v", st, told(), want)
 				}
 			})
 		})

@@ -55,7 +55,8 @@ func Nodes(t testing.TB, o headwater.Options, logs ...oplog.Log) []*headwater.St
 	return stores
 }
 
-// Load is work for nodes while something happens to their database.
+// Load is work for nodes while something happens to their database. With HEADWATER_TEST_FULL=1 each attempt must end within
+// two seconds of its deadline.
 type Load struct {
 	Clients  int
 	Patience time.Duration // how long an attempt may take
@@ -156,8 +157,12 @@ func (c *client) run(t testing.TB, stores []*headwater.Store, stop <-chan struct
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 		r := meta.Request{Client: c.name, Sequence: c.next, Oldest: c.next}
+		asked := time.Now()
 		a := stores[try%len(stores)].Propose(ctx, meta.Proposal{Request: &r, Command: prepare})[0]
 		cancel()
+		if took := time.Since(asked); took > c.Patience+2*time.Second && os.Getenv("HEADWATER_TEST_FULL") != "" {
+			t.Errorf("an attempt ended after %v, its deadline was %v", took, c.Patience)
+		}
 		if a.Err != nil && c.Seen != nil {
 			c.Seen(a.Err)
 		}

@@ -60,8 +60,8 @@ func size[T any](quick, most T) T {
 // insert begins the append's statement.
 func (d *Database) insert() string { return "INSERT INTO " + d.Log }
 
-// nodes opens n nodes. They are closed when the test ends.
-func (d *Database) nodes(t testing.TB, n int, o headwater.Options) []*headwater.Store {
+// Nodes opens n nodes, the first of which makes the database a cluster. They are closed when the test ends.
+func (d *Database) Nodes(t testing.TB, n int, o headwater.Options) []*headwater.Store {
 	t.Helper()
 	logs := make([]oplog.Log, n)
 	for i := range logs {

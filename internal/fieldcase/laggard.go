@@ -57,7 +57,7 @@ func Laggard(t *testing.T, d *Database) {
 		defer overwriting.Wait()
 		defer stop()
 		start := time.Now()
-		late = d.nodes(t, 1, o)[0] // the first install
+		late = d.Nodes(t, 1, o)[0] // the first install
 		target := uint64(writers[0].View().Index)
 		t.Logf("opened at %d after %v, the tip is %d", late.View().Index, time.Since(start), target)
 		await(t, "the node to reach the tip", func() bool {
@@ -115,7 +115,7 @@ func RowsBelow(t *testing.T, d *Database) {
 	at, newest := size(oplog.Index(100), 2048), size(oplog.Index(150), 3000)
 	o := headwater.Options{}
 	o.Engine.RowCommands, o.Engine.SnapshotInterval, o.Engine.KeepRows = 1, -1, 1<<30
-	s := d.nodes(t, 1, o)[0]
+	s := d.Nodes(t, 1, o)[0]
 	grow(t, s, 3)
 	fill := func(to oplog.Index) {
 		for s.View().Index < to {

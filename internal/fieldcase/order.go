@@ -55,8 +55,8 @@ func (a *applied) dense(t testing.TB, from, to oplog.Index) {
 // rolled back. The transaction stays open until the append waits for it, or for 3 s.
 func UncommittedSlot(t *testing.T, d *Database) {
 	var one, two applied
-	a := d.nodes(t, 1, one.options())[0]
-	b := d.nodes(t, 1, two.options())[0]
+	a := d.Nodes(t, 1, one.options())[0]
+	b := d.Nodes(t, 1, two.options())[0]
 	for _, commit := range []bool{true, false} {
 		mustPut(t, a, "before", "x")
 		if _, err := b.Linearize(t.Context()); err != nil {
@@ -136,7 +136,7 @@ func MissingRow(t *testing.T, d *Database) {
 	away, missing := size(oplog.Index(50), 500), size(oplog.Index(60), 600)
 	o := headwater.Options{}
 	o.Engine.RowCommands = 1
-	stores := d.nodes(t, 3, o)
+	stores := d.Nodes(t, 3, o)
 	healthy := stores[:2]
 	fill := func(to oplog.Index) {
 		for i := 0; healthy[0].View().Index < to; i++ {
@@ -152,7 +152,7 @@ func MissingRow(t *testing.T, d *Database) {
 	clustertest.Agree(t, healthy)
 	d.exec(t, "DELETE FROM %s WHERE idx = %d", d.Log, missing)
 	meter := d.meter()
-	late := d.nodes(t, 1, o)[0]
+	late := d.Nodes(t, 1, o)[0]
 	await(t, "the gap to be reported", func() bool { return late.Status().Condition == headwater.Gap })
 	from, start := meter.Count(), time.Now()
 	pass(size(time.Second, 20*time.Second))

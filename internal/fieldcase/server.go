@@ -16,7 +16,7 @@ import (
 // 20. Each proposal that it refuses certainly has no effect and says why, and so does one whose caller has no patience; reads
 // go on; and after the end all is well by itself, within 3 s at full size.
 func ReadOnly(t *testing.T, d *Database, on, off func()) {
-	s := d.nodes(t, 1, headwater.Options{})[0]
+	s := d.Nodes(t, 1, headwater.Options{})[0]
 	mustPut(t, s, "before", "x")
 	on()
 	meter := d.meter()

@@ -165,7 +165,7 @@ func HeldSnapshotRow(t *testing.T, d *Database) {
 			failed <- struct{}{}
 		}
 	}
-	s := d.nodes(t, 1, o)[0]
+	s := d.Nodes(t, 1, o)[0]
 	covered := func() {
 		t.Helper()
 		// One statement sees one moment.
@@ -226,7 +226,7 @@ func LongTruncation(t *testing.T, d *Database) {
 	all := headwater.Options{}
 	all.Engine.SnapshotInterval = -1
 	start := time.Now()
-	first := d.nodes(t, 1, all)[0]
+	first := d.Nodes(t, 1, all)[0]
 	if _, err := first.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func LongTruncation(t *testing.T, d *Database) {
 	}
 	d.exec(t, "%s", d.Analyze)
 	load := clustertest.Load{Clients: 6, Patience: time.Minute, Every: 20 * time.Millisecond, Strict: true}
-	idle := d.nodes(t, 3, all) // nodes that do not truncate
+	idle := d.Nodes(t, 3, all) // nodes that do not truncate
 	normal := load.Run(t, idle, func() { pass(size(time.Second, 30*time.Second)) })
 	for _, s := range idle {
 		if err := s.Close(); err != nil {
@@ -247,16 +247,17 @@ func LongTruncation(t *testing.T, d *Database) {
 	o := headwater.Options{}
 	o.Engine.KeepRows = -1
 	o.Engine.Events.Truncated = func(_ oplog.Index, n int) { portions.Add(1); deleted.Add(int64(n)) }
-	stores := d.nodes(t, 3, o)
+	stores := d.Nodes(t, 3, o)
 	start = time.Now()
 	during := load.Run(t, stores, func() {
-		oldest := int64(0)
+		oldest, covered := int64(0), int64(0)
 		await(t, "the truncation", func() bool {
 			at, newest, n := d.bounds(t)
-			if n != newest-at+1 || at < oldest {
-				t.Errorf("%d rows from %d to %d, after %d was the oldest: not a run", n, at, newest, oldest)
+			snapshot := d.number(t, "SELECT idx FROM %s_snapshot WHERE id = 1", d.prefix()) // later, so not below the one of then
+			if n != newest-at+1 || at < oldest || at > snapshot+1 || snapshot < covered {
+				t.Errorf("%d rows from %d to %d and a snapshot at %d, after %d was the oldest and %d covered", n, at, newest, snapshot, oldest, covered)
 			}
-			oldest = at
+			oldest, covered = at, snapshot
 			pass(size(50*time.Millisecond, time.Second))
 			return at >= int64(rows) || t.Failed()
 		})
@@ -292,7 +293,7 @@ func LargeSnapshot(t *testing.T, d *Database) {
 			pause.Store(now - before)
 		}
 	}
-	s := d.nodes(t, 1, o)[0]
+	s := d.Nodes(t, 1, o)[0]
 	grow(t, s, size(4, 200))
 	if !full() {
 		gate := proxy.NewGate()

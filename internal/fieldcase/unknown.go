@@ -54,7 +54,7 @@ func impatient(sprung <-chan struct{}) (context.Context, context.CancelFunc) {
 // the answer arrives. It makes 8 proposals, or 200 whose answers are 300 ms late. In the second half the log's own patience
 // is over too, and the connection must never be used again.
 func DeadlineBeforeAnswer(t *testing.T, d *Database) {
-	s := d.nodes(t, 1, headwater.Options{})[0]
+	s := d.Nodes(t, 1, headwater.Options{})[0]
 	mustPut(t, s, "before", "x")
 	for i := range size(8, 200) {
 		gate := proxy.NewGate()
@@ -129,7 +129,7 @@ func TimedOutConnection(t *testing.T, d *Database) {
 		}
 		return false
 	}})
-	s := d.nodes(t, 1, headwater.Options{})[0]
+	s := d.Nodes(t, 1, headwater.Options{})[0]
 	mustPut(t, s, "before", "x")
 	rounds := size(3, 20)
 	gate := proxy.NewGate()
@@ -160,7 +160,7 @@ func TimedOutConnection(t *testing.T, d *Database) {
 // LostAnswer is field case 01.3: the INSERT has committed and its answer is lost. The node finds its own row at the index
 // that it tried, by the token in it, and the proposal ends as if nothing had happened. 5 proposals, or 100.
 func LostAnswer(t *testing.T, d *Database) {
-	s := d.nodes(t, 1, headwater.Options{})[0]
+	s := d.Nodes(t, 1, headwater.Options{})[0]
 	mustPut(t, s, "before", "x")
 	rounds := size(5, 100)
 	for i := range rounds {

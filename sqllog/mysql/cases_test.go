@@ -86,15 +86,7 @@ func TestCase0301(t *testing.T) {
 	t.Parallel()
 	d := caseHere(t)
 	var lost atomic.Int64
-	var logs []oplog.Log
-	for range 3 {
-		l, err := d.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		logs = append(logs, l)
-	}
-	fieldcase.Contention(t, d, clustertest.Nodes(t, fieldcase.Races(&lost), logs...), 12, time.Minute, &lost)
+	fieldcase.Contention(t, d, d.Nodes(t, 3, fieldcase.Races(&lost)), 12, time.Minute, &lost)
 }
 
 func TestCase0401(t *testing.T) {
@@ -120,15 +112,7 @@ func TestCase0408(t *testing.T) {
 	d := caseOn(t, patient(on(m)), proxy.MySQL)
 	d.Admin = rawDB(t, m.DSN("root")+"?autocommit=1")
 	var lost atomic.Int64
-	var logs []oplog.Log
-	for range 2 {
-		l, err := d.Open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		logs = append(logs, l)
-	}
-	stores := clustertest.Nodes(t, fieldcase.Races(&lost), logs...)
+	stores := d.Nodes(t, 2, fieldcase.Races(&lost))
 	fieldcase.Contention(t, d, stores, 6, time.Minute, &lost)
 	m.Kill(t) // what was answered was committed
 	m.Start(t)

@@ -94,15 +94,7 @@ func TestCase0304(t *testing.T) {
 		o.Turnstile = turnstile
 		d := caseOn(t, o, proxy.Postgres)
 		var lost atomic.Int64
-		var logs []oplog.Log
-		for range 2 {
-			l, err := d.Open(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			logs = append(logs, l)
-		}
-		fieldcase.Contention(t, d, clustertest.Nodes(t, fieldcase.Races(&lost), logs...), 16, 2*time.Minute, &lost)
+		fieldcase.Contention(t, d, d.Nodes(t, 2, fieldcase.Races(&lost)), 16, 2*time.Minute, &lost)
 	}
 }
 
