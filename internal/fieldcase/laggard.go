@@ -29,7 +29,7 @@ import (
 func Laggard(t *testing.T, d *Database) {
 	state, rate := size(2, 100), size(4<<20, 20_000_000)
 	o := headwater.Options{}
-	o.Engine.RowCommands, o.Engine.SnapshotInterval, o.Engine.KeepRows = 4, 20, 64
+	o.Engine.RowCommands, o.Engine.SnapshotInterval, o.Engine.KeepRows = size(4, 40), 20, 64
 	var snapshots, installs atomic.Int64
 	writing := o
 	writing.Engine.Events.Snapshot = func(oplog.Index, int64, time.Duration, error) { snapshots.Add(1) }

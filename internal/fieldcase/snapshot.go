@@ -227,8 +227,11 @@ func LongTruncation(t *testing.T, d *Database) {
 	all.Engine.SnapshotInterval = -1
 	start := time.Now()
 	first := d.Nodes(t, 1, all)[0]
-	if _, err := first.Snapshot(t.Context()); err != nil {
+	if _, err := first.Wait(t.Context(), uint64(rows)); err != nil {
 		t.Fatal(err)
+	}
+	if at, err := first.Snapshot(t.Context()); err != nil || at != uint64(rows) {
+		t.Fatalf("snapshot at %d: %v, want it at %d", at, err, rows)
 	}
 	t.Logf("%d rows replayed and a snapshot stored in %v", rows, time.Since(start))
 	if err := first.Close(); err != nil {
