@@ -49,7 +49,7 @@ func Laggard(t *testing.T, d *Database) {
 	d.Proxy.SetRate(rate)
 	o.Engine.Events.Installed = func(oplog.Index) { installs.Add(1) }
 	var late *headwater.Store
-	load := clustertest.Load{Clients: size(4, 40), Patience: time.Minute, Every: 20 * time.Millisecond}
+	load := clustertest.Load{Clients: size(4, 200), Patience: time.Minute, Every: size(20*time.Millisecond, 100*time.Millisecond)}
 	load.Run(t, writers, func() {
 		ctx, stop := context.WithCancel(t.Context())
 		var overwriting sync.WaitGroup

@@ -225,8 +225,10 @@ func LongTruncation(t *testing.T, d *Database) {
 	d.load(t, filler(t, rows, func(int) []byte { return []byte{1} }))
 	all := headwater.Options{}
 	all.Engine.SnapshotInterval = -1
+	keeping := all // Snapshot truncates, too
+	keeping.Engine.KeepRows = 1 << 30
 	start := time.Now()
-	first := d.Nodes(t, 1, all)[0]
+	first := d.Nodes(t, 1, keeping)[0]
 	if _, err := first.Wait(t.Context(), uint64(rows)); err != nil {
 		t.Fatal(err)
 	}
@@ -236,6 +238,9 @@ func LongTruncation(t *testing.T, d *Database) {
 	t.Logf("%d rows replayed and a snapshot stored in %v", rows, time.Since(start))
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if _, _, n := d.bounds(t); n != int64(rows)+1 {
+		t.Fatalf("%d rows are there, want %d", n, rows+1)
 	}
 	d.exec(t, "%s", d.Analyze)
 	load := clustertest.Load{Clients: 6, Patience: time.Minute, Every: 20 * time.Millisecond, Strict: true}
@@ -339,8 +344,8 @@ func LargeSnapshot(t *testing.T, d *Database) {
 	if p > 3*n {
 		t.Errorf("the 99th percentile of proposals is %v, without snapshots %v", p, n)
 	}
-	if stall > 500*time.Millisecond {
-		t.Errorf("nothing was applied for %v", stall)
+	if stall > quiet+500*time.Millisecond { // beyond what the machine alone takes
+		t.Errorf("nothing was applied for %v, without snapshots for %v", stall, quiet)
 	}
 	d.Whole(t, []*headwater.Store{s})
 }
