@@ -253,7 +253,7 @@ func LongTruncation(t *testing.T, d *Database) {
 	}
 	var portions, deleted atomic.Int64
 	o := headwater.Options{}
-	o.Engine.KeepRows = -1
+	o.Engine.KeepRows, o.Engine.SnapshotInterval = -1, size(20, 0) // soon, or as it comes
 	o.Engine.Events.Truncated = func(_ oplog.Index, n int) { portions.Add(1); deleted.Add(int64(n)) }
 	stores := d.Nodes(t, 3, o)
 	start = time.Now()
