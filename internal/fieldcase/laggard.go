@@ -200,9 +200,11 @@ func Backlog(t *testing.T, d *Database) {
 // backlogEnv tells the process of ReadBacklog what to open.
 const backlogEnv = "HEADWATER_TEST_BACKLOG"
 
-// ReadBacklog is field case 06.5: in a process of its own with a memory limit of 512 MB, a node starts on the log of Backlog,
-// which place names to open. It runs the test of its caller a second time, in the other process; there backlog is not called.
-// The process may never need more than the state, 64 MB and two rows beyond what it had before; quick, half as much again.
+// ReadBacklog is field case 06.5: in a process of its own, a node starts on the log of Backlog, which place names to open. It
+// runs the test of its caller a second time, in the other process; there backlog is not called. The process may never need
+// more than the state, 64 MB and two rows beyond what it had before; quick, half as much again. What garbage there is beside
+// that is up to the collector, which takes twice of what is needed and more on a machine that keeps it waiting; so it is told
+// to make do with less than the bound, far below the 512 MB of the case.
 func ReadBacklog(t *testing.T, backlog func() (place string), open func(ctx context.Context, place string) (oplog.Log, error)) {
 	if place := os.Getenv(backlogEnv); place != "" {
 		if err := readBacklog(t.Context(), func(ctx context.Context) (oplog.Log, error) { return open(ctx, place) }); err != nil {
@@ -211,7 +213,7 @@ func ReadBacklog(t *testing.T, backlog func() (place string), open func(ctx cont
 		return
 	}
 	node := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	node.Env = append(os.Environ(), "GOMEMLIMIT=512MiB", backlogEnv+"="+backlog())
+	node.Env = append(os.Environ(), "GOMEMLIMIT=72MiB", backlogEnv+"="+backlog())
 	out, err := node.CombinedOutput()
 	if t.Logf("%s", out); err != nil {
 		t.Errorf("the node: %v", err)
