@@ -124,6 +124,7 @@ func (c *client) propose(n *node, todo []meta.Proposal) (again []meta.Proposal) 
 		w.stamp++
 		todo[i].Stamp = w.stamp // so that no two sendings are the same bytes
 		commands[i], _ = meta.AppendProposal(nil, todo[i])
+		w.h.calls[string(commands[i])] = place{int(w.stamp) - i, i}
 	}
 	patience := c.patience()
 	w.pending++

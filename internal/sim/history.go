@@ -20,6 +20,8 @@ import (
 type history struct {
 	tip     *entry
 	at      map[oplog.Index][]*entry
+	calls   map[string]place     // of each command that was proposed: its call, and its place in that
+	order   map[int]place        // of each call: the last of its commands that was committed
 	placed  map[string]*entry    // where each command of a proposal stands
 	refused map[string]string    // commands that were said not to have been applied, and never to be
 	effects map[request]*entry   // requests that had an effect
@@ -30,6 +32,9 @@ type history struct {
 	jumps   map[oplog.Index]bool // where a snapshot was ever current: a node may come there without the row before
 	liars   bool                 // rows were written whose digests are false: a node may have replaced its state by the right one
 }
+
+// place is the place of a command in a call, or of a call's command in the log.
+type place struct{ call, at int }
 
 type request struct {
 	client   [16]byte
@@ -52,7 +57,8 @@ type entry struct {
 
 func newHistory(withModel bool, genesis []byte) *history {
 	h := &history{at: map[oplog.Index][]*entry{}, placed: map[string]*entry{}, refused: map[string]string{},
-		effects: map[request]*entry{}, epochs: map[uint64]uint64{}, broken: map[[16]byte]bool{}, jumps: map[oplog.Index]bool{}}
+		effects: map[request]*entry{}, epochs: map[uint64]uint64{}, broken: map[[16]byte]bool{}, jumps: map[oplog.Index]bool{},
+		calls: map[string]place{}, order: map[int]place{}}
 	if withModel {
 		h.model = model.New()
 	}
@@ -90,7 +96,7 @@ func (h *history) append(index oplog.Index, payload []byte, node int) error {
 		return fmt.Errorf("node %d wrote row %d: %w", node, index, err)
 	}
 	seen := h.tip.back(row.Seen)
-	if (seen == nil || seen.digest() != row.SeenDigest) && !h.astray(row) {
+	if seen == nil || seen.digest() != row.SeenDigest {
 		return fmt.Errorf("same index, same state: node %d wrote row %d with digest %s of row %d, which is not that of the history",
 			node, index, row.SeenDigest, row.Seen)
 	}
@@ -104,11 +110,6 @@ func (h *history) append(index oplog.Index, payload []byte, node int) error {
 	return h.judge(e)
 }
 
-// astray reports whether the writer of row had seen a row that a fail-over lost since.
-func (h *history) astray(row replica.RowInfo) bool {
-	return slices.ContainsFunc(h.at[row.Seen], func(e *entry) bool { return e.lost && e.digest() == row.SeenDigest })
-}
-
 // judge holds the commands of e against what went before.
 func (h *history) judge(e *entry) error {
 	proposals := make([]meta.Proposal, len(e.row.Commands))
@@ -120,6 +121,12 @@ func (h *history) judge(e *entry) error {
 			return fmt.Errorf("acknowledged is permanent: command %d of row %d was refused before: %s", i, e.index, said)
 		}
 		h.placed[string(c)] = e
+		if p, ok := h.calls[string(c)]; ok {
+			if last, some := h.order[p.call]; some && last.at > p.at {
+				return fmt.Errorf("in order: command %d of a call stands in row %d, after command %d of the same call", p.at, e.index, last.at)
+			}
+			h.order[p.call] = p
+		}
 		p, err := meta.DecodeProposal(c)
 		if err != nil {
 			return fmt.Errorf("command %d of row %d: %w", i, e.index, err)

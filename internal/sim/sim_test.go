@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headwaterdb/headwater/internal/sim"
@@ -15,6 +16,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "TestSeed runs this seed and prints its history")
 	first = flag.Uint64("first", 1, "the first seed of TestSeeds")
+	stop  = flag.Bool("stop", false, "TestSeeds starts no further seed once one has failed")
 	tail  = flag.Int("tail", 60, "how many lines of the history of a failing seed to print; TestSeed prints all of it")
 )
 
@@ -54,12 +56,19 @@ func TestSeeds(t *testing.T) {
 	for s := *first; s < *first+rounds(); s++ {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
+			if *stop && broken.Load() {
+				return
+			}
 			if r := sim.Run(s); r.Err != nil {
+				broken.Store(true)
 				fail(t, r)
 			}
 		})
 	}
 }
+
+// broken is set once a seed has failed.
+var broken atomic.Bool
 
 // TestCorpus runs the seeds that found something once.
 func TestCorpus(t *testing.T) {
