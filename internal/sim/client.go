@@ -19,6 +19,7 @@ type client struct {
 	sequence uint64
 	home     *node // where it goes first
 	g        *group
+	waits    time.Duration // how long a call may take; 0: the dice decide
 }
 
 func (w *world) startClient(i int) {
@@ -66,6 +67,9 @@ func (c *client) on(n *node, f func(*headwater.Store)) bool {
 
 // patience is how long one call may take.
 func (c *client) patience() time.Duration {
+	if c.waits > 0 {
+		return c.waits
+	}
 	if c.w.chance(10) {
 		return c.w.between(time.Millisecond, 50*time.Millisecond)
 	}
@@ -143,7 +147,7 @@ func (c *client) propose(n *node, todo []meta.Proposal) (again []meta.Proposal) 
 			}
 			continue
 		}
-		w.note("client %d on %s: %T %s", c.number, n.name(), p.Command, told(answers[i]))
+		w.note("client %d on %s: %s: %s", c.number, n.name(), named(p.Command), told(answers[i]))
 		if c.unsettled(n, p, commands[i], answers[i]) && p.Request != nil {
 			again = append(again, p)
 		}

@@ -30,8 +30,11 @@ type plan struct {
 	lose    bool            // the answer is lost and the connection with it
 	drop    time.Duration   // the connection is lost this long after the call, and the statement goes on; 0: it is not
 	lag     time.Duration   // a read sees what was there that long ago
+	frozen  *state          // a read sees this; nil: what is there
 	partial bool            // a read returns fewer rows than there are
-	hollow  bool            // the row is there and its synchronous standby does not have it
+	// Where a script makes a statement wait; nil: nowhere.
+	beforeArrival, afterLook, beforeCommit *gate
+	hollow                                 bool // the row is there and its synchronous standby does not have it
 }
 
 // exchange is a statement between its caller and the server.
@@ -63,7 +66,7 @@ const (
 	opTurn         op = "turn"
 	opPart         op = "write part"
 	opCommit       op = "commit snapshot"
-	opAbort        op = "abort snapshot"
+	opSweep        op = "sweep"
 	opOpenSnapshot op = "open snapshot"
 	opReadPart     op = "read part"
 	opTruncate     op = "truncate"
@@ -71,7 +74,7 @@ const (
 
 func (o op) writes() bool {
 	switch o {
-	case opAppend, opPart, opCommit, opAbort, opTruncate:
+	case opAppend, opPart, opCommit, opSweep, opTruncate:
 		return true
 	}
 	return false
@@ -199,6 +202,7 @@ func (db *database) serve(c *conn, o op, at oplog.Index, p *plan, e *exchange, r
 	s, era := db.s, db.era
 	s.start("statement", db.g, func() {
 		s.sleep(p.send)
+		p.beforeArrival.pass(s)
 		var res any
 		var err error
 		for try := 1; ; try++ {
@@ -207,7 +211,7 @@ func (db *database) serve(c *conn, o op, at oplog.Index, p *plan, e *exchange, r
 				return
 			}
 			x := db.begin(string(o), c.n.id)
-			x.pauses = p.pauses
+			x.pauses, x.look, x.gate = p.pauses, p.afterLook, p.beforeCommit
 			if res, err = run(x, p); err != nil {
 				x.end()
 			}
@@ -247,7 +251,7 @@ func (c *conn) Append(ctx context.Context, at oplog.Index, payload []byte) error
 			x.end()
 			x, c.turn = c.turn, nil
 			x.task = x.db.s.current
-			x.what, x.pauses = string(opAppend), p.pauses
+			x.what, x.pauses, x.look, x.gate = string(opAppend), p.pauses, p.afterLook, p.beforeCommit
 		}
 		n, err := x.appendRow(at, payload)
 		if err != nil {
@@ -269,7 +273,10 @@ func (c *conn) Append(ctx context.Context, at oplog.Index, payload []byte) error
 
 // view is what a reading statement sees.
 func (x *tx) view(p *plan) *state {
-	if p.lag > 0 {
+	switch {
+	case p.frozen != nil:
+		return p.frozen
+	case p.lag > 0:
 		return x.db.old(p.lag)
 	}
 	return x.db.state
@@ -320,7 +327,7 @@ func (c *conn) Newest(ctx context.Context) (oplog.Index, error) {
 func (c *conn) Bounds(ctx context.Context) (oplog.Bounds, error) {
 	res, err := c.call(ctx, opBounds, 0, func(x *tx, p *plan) (any, error) {
 		st := x.view(p)
-		b := oplog.Bounds{Empty: len(st.rows) == 0, Snapshot: st.snap.info, Authoritative: p.lag == 0 && !x.db.readOnly}
+		b := oplog.Bounds{Empty: len(st.rows) == 0, Snapshot: st.snap.info, Authoritative: p.lag == 0 && p.frozen == nil && !x.db.readOnly}
 		if !b.Empty {
 			b.Oldest = st.rows[0].Index
 			b.Newest, _ = st.newest()

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -105,6 +107,8 @@ type tx struct {
 	waits   *lock
 	killed  bool
 	done    bool            // committed
+	look    *gate           // where an append waits after it has looked, before it locks; nil: it does not
+	gate    *gate           // where the commit waits; nil: it does not
 	pauses  []time.Duration // what the statement does at its next points of rest
 }
 
@@ -186,6 +190,24 @@ func (x *tx) lock(key int64, full bool, patience time.Duration) error {
 	return nil
 }
 
+// String tells what the lock is on and who has it.
+func (l *lock) String() string {
+	what := fmt.Sprintf("row %d", l.key)
+	switch l.key {
+	case snapshotKey:
+		what = "the row of the snapshot"
+	case fileKey:
+		what = "the right to write"
+	case turnKey:
+		what = "its turn"
+	}
+	var who []string
+	for _, h := range l.holders {
+		who = append(who, fmt.Sprintf("%s of node %d", h.x.what, h.x.node))
+	}
+	return fmt.Sprintf("%s, which is locked by %s", what, strings.Join(who, " and "))
+}
+
 // grants reports whether c, at that place of the queue, may have the lock now.
 func (l *lock) grants(c claim, place int) bool { return len(l.blockers(c, place)) == 0 }
 
@@ -261,6 +283,7 @@ func (x *tx) change(f func(*state)) { x.changes = append(x.changes, f) }
 
 // commit makes what x wrote visible.
 func (x *tx) commit() error {
+	x.gate.pass(x.db.s)
 	if x.killed {
 		return errKilled
 	}

@@ -84,7 +84,7 @@ func (w *world) settle() {
 	for _, n := range w.nodes {
 		n.deaf = false
 		if n.g != nil {
-			n.g.frozen = 0
+			w.thaw(n)
 		}
 	}
 	if !w.until(w.s.now+calmTime, func() bool { return w.healthy(false) }) && !w.strayed {

@@ -51,6 +51,7 @@ type group struct {
 	node    *node         // nil: the database, or clients
 	parked  []*task       // with a channel or a context to look at
 	frozen  time.Duration // its tasks do not run before this moment
+	iced    []*task       // that were ready while it was frozen
 	drift   float64       // how fast its clock goes
 	offset  time.Duration // and how far it was off in the beginning
 	tasks   int           // that have not ended
@@ -154,6 +155,7 @@ func (s *sched) arrived(t *task) bool {
 // bury makes zombies of the tasks of g.
 func (s *sched) bury(g *group) {
 	g.zombie, g.frozen = true, 0
+	s.thaw(g)
 	s.zombies += g.tasks
 }
 
@@ -208,19 +210,26 @@ func (s *sched) step(limit time.Duration) bool {
 	s.ready[i] = s.ready[last]
 	s.ready = s.ready[:last]
 	if t.owner.frozen > s.now && !t.owner.zombie {
-		t.parked = true
-		t.turn++
-		turn, woken := t.turn, t.woken
-		s.alarm(t.owner.frozen, nil, 0, func() {
-			if t.parked && t.turn == turn {
-				t.woken = t.woken || woken
-				s.unpark(t)
-			}
-		})
+		s.ice(t)
 		return true
 	}
 	s.run(t)
 	return true
+}
+
+// ice keeps t, which is ready, until its process is no longer frozen.
+func (s *sched) ice(t *task) {
+	g := t.owner
+	if len(g.iced) == 0 {
+		s.alarm(g.frozen, nil, 0, func() { s.thaw(g) })
+	}
+	g.iced = append(g.iced, t)
+}
+
+// thaw lets the tasks of g go on, if it is time.
+func (s *sched) thaw(g *group) {
+	s.ready = append(s.ready, g.iced...)
+	g.iced = nil
 }
 
 // stop ends every task. What they do on their way out has no effect.

@@ -39,7 +39,7 @@ type world struct {
 	acked   oplog.Index // the newest row of which anybody was told
 	strayed bool        // a node wrote that was astray
 	lossy   int         // fail-overs that lost rows
-	script  *script     // nil: the dice decide
+	script  *Script     // nil: the dice decide
 	clients int         // that have not ended
 	flips   []flip
 	stamp   int64 // of the last proposal; each has its own
@@ -75,7 +75,7 @@ func newWorld(seed uint64, cfg Config) *world {
 	w.db = &database{s: w.s, g: &group{drift: 1}, d: cfg.Dialect, locks: map[int64]*lock{}}
 	w.db.become(&state{rows: []oplog.Row{{Index: 0, Payload: genesis}}})
 	w.db.commits = func(x *tx, before, after *state) {
-		w.note("commit of %s by node %d: rows %s, snapshot at %d", x.what, x.node, after.span(), after.snap.info.Index)
+		w.tell(x, before, after)
 		if w.nodes[x.node-1].astray && (len(after.rows) > len(before.rows) || after.snap != before.snap) {
 			// The limit of what an engine can do that the database takes acknowledged rows away from: see docs/guarantees.md.
 			w.strayed = true
@@ -100,12 +100,29 @@ func (s *state) span() string {
 	return fmt.Sprintf("%d to %d", s.rows[0].Index, s.rows[len(s.rows)-1].Index)
 }
 
+// tell notes what a commit changed, but for parts of snapshots.
+func (w *world) tell(x *tx, before, after *state) {
+	for _, r := range after.rows {
+		if !before.has(r.Index) {
+			w.note("row %d of node %d is there", r.Index, x.node)
+		}
+	}
+	if after.snap != before.snap {
+		w.note("the snapshot of node %d at %d is the current one", x.node, after.snap.info.Index)
+	}
+	if n := len(before.rows) - len(after.rows); n > 0 {
+		w.note("%d rows were deleted by node %d: rows %s are left", n, x.node, after.span())
+	}
+}
+
 // note adds a line to the trace.
 func (w *world) note(format string, args ...any) {
 	if w.s.closing {
 		return
 	}
-	fmt.Fprintf(&w.trace, "%12.6f ", w.s.now.Seconds())
+	if w.script == nil {
+		fmt.Fprintf(&w.trace, "%12.6f ", w.s.now.Seconds())
+	}
 	fmt.Fprintf(&w.trace, format, args...)
 	w.trace.WriteByte('\n')
 }
@@ -187,7 +204,9 @@ func (w *world) events(n *node, life int) replica.Events {
 		Truncated: func(below oplog.Index, rows int) { note("truncated %d rows below %d", rows, below) },
 		Installed: func(index oplog.Index) { note("installed the snapshot at %d", index); w.count("install") },
 		StateOf: func(st replica.Status) {
-			note("is %v: %s", st.Condition, st.Reason)
+			if note("is %v", st.Condition); st.Reason != "" {
+				note("… %s", st.Reason)
+			}
 			if alive() && (st.Condition == replica.Halted || st.Condition == replica.Diverged || st.Condition == replica.Rewound) {
 				w.halted(n, st)
 			}

@@ -61,7 +61,7 @@ func (w *snapWriter) Commit(ctx context.Context) error {
 		return fmt.Errorf("commit the snapshot at %d: %w", info.Index, err)
 	}
 	w.committed, w.ended = true, true
-	_, _ = w.c.call(ctx, opAbort, info.Index, func(x *tx, _ *plan) (any, error) { return nil, x.sweep(nil) })
+	_, _ = w.c.call(ctx, opSweep, info.Index, func(x *tx, _ *plan) (any, error) { return nil, x.sweep(nil) })
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (w *snapWriter) Abort(ctx context.Context) error {
 	if w.doubted {
 		return nil
 	}
-	_, err := w.c.call(ctx, opAbort, w.info.Index, func(x *tx, _ *plan) (any, error) { return nil, x.sweep(&w.token) })
+	_, err := w.c.call(ctx, opSweep, w.info.Index, func(x *tx, _ *plan) (any, error) { return nil, x.sweep(&w.token) })
 	return err
 }
 

@@ -71,6 +71,7 @@ func (x *tx) appendRow(at oplog.Index, payload []byte) (int, error) {
 	if newest, ok := began.newest(); d.Append >= AppendChecked && (!ok || newest != at-1) {
 		return 0, x.commit()
 	}
+	x.look.pass(x.db.s)
 	if err := x.rest(); err != nil {
 		return 0, err
 	}

@@ -180,7 +180,7 @@ func (w *world) storm(kind string) {
 	case stormLoss:
 		w.failover(1 + w.s.dice.IntN(5))
 	case stormFlipRow:
-		w.flipRow()
+		w.flipRow(w.db.state.rows[w.s.dice.IntN(len(w.db.state.rows))].Index)
 	case stormFlipPart:
 		w.edit(func(s *state) {
 			if len(s.parts) > 0 {
@@ -220,6 +220,12 @@ func (w *world) lift(most time.Duration, note string, f func()) {
 	})
 }
 
+// thaw lets a process go on that stood still.
+func (w *world) thaw(n *node) {
+	n.g.frozen = 0
+	w.s.thaw(n.g)
+}
+
 // bootLater starts a process on n once it is down.
 func (w *world) bootLater(n *node) {
 	life := n.life
@@ -234,10 +240,10 @@ func (w *world) bootLater(n *node) {
 	})
 }
 
-// flipRow flips a bit of a row that somebody has not read.
-func (w *world) flipRow() {
+// flipRow flips a bit of a row.
+func (w *world) flipRow(index oplog.Index) {
 	w.edit(func(s *state) {
-		i := w.s.dice.IntN(len(s.rows))
+		i, _ := s.find(index)
 		r := s.rows[i]
 		w.note("a bit of row %d flips", r.Index)
 		w.flips = append(w.flips, flip{func(s *state) {
