@@ -17,10 +17,6 @@ type Dialect struct {
 	Append AppendText
 	// SharedLock: the append's lock on its predecessor is shared (PostgreSQL), so that appends meet at the key only.
 	SharedLock bool
-	// Descending: truncation deletes from above, which it must not.
-	Descending bool
-	// Unbounded: truncation takes the newest row too; Uncovered: it takes rows above the snapshot. It must do neither.
-	Unbounded, Uncovered bool
 	// Unconditional: a snapshot becomes the current one whatever is there, which it must not.
 	Unconditional bool
 	// Turns: the log is a turnstile.
@@ -105,30 +101,22 @@ func (x *tx) appendRow(at oplog.Index, payload []byte) (int, error) {
 	return 1, x.commit()
 }
 
-// truncate deletes at most limit rows below below. newest is what the caller saw a moment ago.
+// truncate deletes at most limit rows below below, in ascending order.
 func (x *tx) truncate(below oplog.Index, limit int) (int, error) {
 	if err := x.write(); err != nil {
 		return 0, err
 	}
-	d, began := x.db.d, x.db.state
-	if newest, ok := began.newest(); !d.Unbounded && ok {
-		below = min(below, newest)
-	}
-	switch {
-	case d.Uncovered:
-	case began.snap.info.Parts == 0:
+	began := x.db.state
+	newest, ok := began.newest()
+	if !ok || began.snap.info.Parts == 0 {
 		return 0, x.commit()
-	default:
-		below = min(below, began.snap.info.Index+1)
 	}
+	below = min(below, newest, began.snap.info.Index+1)
 	var victims []oplog.Index
 	for _, r := range began.rows {
 		if r.Index < below && len(victims) < limit {
 			victims = append(victims, r.Index)
 		}
-	}
-	if d.Descending {
-		slices.Reverse(victims)
 	}
 	n := 0
 	for _, i := range victims {
