@@ -99,7 +99,7 @@ func (h host) connect(ctx context.Context, settle func(driver.Conn) (look, error
 }
 
 // errDSN never repeats what it was given: it may hold a password.
-var errDSN = fmt.Errorf("the connection string cannot be read: it must be mysql://user:password@host:port/database?tls=true, where ? and %% in a name or password are written as %%3F and %%25, or user:password@tcp(host:port)/database?tls=true: %w", oplog.ErrSettings)
+var errDSN = fmt.Errorf("the connection string cannot be read: it must be mysql://user:password@host:port/database?tls=true, where ? and %% in a name or password are written as %%3F and %%25, and @ in a parameter as %%40, or user:password@tcp(host:port)/database?tls=true: %w", oplog.ErrSettings)
 
 // address is a connection string taken apart. The driver's own parser reads the rest.
 type address struct {
@@ -158,8 +158,8 @@ func parseAddress(dsn string) (a address, err error) {
 func parseURL(rest string) (a address, err error) {
 	rest, a.query, _ = strings.Cut(rest, "?")
 	at := strings.LastIndex(rest, "@")
-	if at < 0 && strings.Contains(a.query, "@") {
-		return a, errDSN // the ? may stand in the password
+	if strings.Contains(a.query, "@") {
+		return a, errDSN // the ? may stand in the password; in a parameter @ is written as %40
 	}
 	authority, database, _ := strings.Cut(rest[at+1:], "/")
 	if at >= 0 {

@@ -22,8 +22,8 @@ func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, within, after string) {
 		switch before {
 		case "postgres://u:", "postgresql://u:":
-			if !strings.Contains(after, "@") {
-				return // the password ends before
+			if !strings.HasPrefix(after, "@") || strings.Contains(within, "?") && strings.ContainsAny(within+after, "=#") {
+				return // the password may end before, and a parameter begin
 			}
 		case "host=h user=u password='", "password=":
 			if strings.ContainsAny(within+after, "'= ") {

@@ -155,7 +155,12 @@ func doubtful(dsn string) bool {
 	if scheme != "postgres" && scheme != "postgresql" {
 		return false
 	}
-	rest, _, _ = strings.Cut(rest, "?")
+	rest, query, _ := strings.Cut(rest, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(pair, "="); strings.Contains(name, "@") {
+			return true
+		}
+	}
 	authority, database, _ := strings.Cut(rest, "/")
 	return strings.Count(authority, "@") > 1 || strings.Contains(database, "@")
 }
