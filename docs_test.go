@@ -9,20 +9,23 @@ import (
 	"testing"
 )
 
-// TestFieldCasesNameTests proves that each test which docs/field-cases.md names exists, in the folder it names.
-func TestFieldCasesNameTests(t *testing.T) {
-	page, err := os.ReadFile("docs/field-cases.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`([a-zA-Z0-9_/.-]*): (Test|Fuzz)([A-Za-z0-9_]+)`").FindAllStringSubmatch(string(page), -1)
-	if len(named) < 14 {
-		t.Fatalf("docs/field-cases.md names %d tests; the pattern that finds them must have gone wrong", len(named))
-	}
-	for _, n := range named {
-		dir, name := n[1], n[2]+n[3]
-		if !declared(t, dir, name) {
-			t.Errorf("docs/field-cases.md names %s in %s, and there is no such test", name, dir)
+// TestPagesNameTests proves that each test which docs/field-cases.md and docs/verification.md name exists, in the folder
+// that they name.
+func TestPagesNameTests(t *testing.T) {
+	for _, file := range []string{"docs/field-cases.md", "docs/verification.md"} {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile("`([a-zA-Z0-9_/.-]*): (Test|Fuzz)([A-Za-z0-9_]+)`").FindAllStringSubmatch(string(page), -1)
+		if len(named) < 14 {
+			t.Fatalf("%s names %d tests; the pattern that finds them must have gone wrong", file, len(named))
+		}
+		for _, n := range named {
+			dir, name := n[1], n[2]+n[3]
+			if !declared(t, dir, name) {
+				t.Errorf("%s names %s in %s, and there is no such test", file, name, dir)
+			}
 		}
 	}
 }

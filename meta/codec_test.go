@@ -294,6 +294,7 @@ func seeds(f *testing.F) {
 	}
 }
 
+// FuzzDecodeProposal: what decodes encodes to the same bytes, takes memory in proportion to them, and can be validated.
 func FuzzDecodeProposal(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -311,6 +312,7 @@ func FuzzDecodeProposal(f *testing.F) {
 	})
 }
 
+// FuzzDecodeResult: what decodes encodes to the same bytes.
 func FuzzDecodeResult(f *testing.F) {
 	r := rand.New(rand.NewPCG(6, 0))
 	for range 5 {

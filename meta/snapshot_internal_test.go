@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzDecodeSnapshot feeds arbitrary bytes to Decode. It stands inside the package because nearly all of them fail at the
+// FuzzDecodeSnapshot feeds arbitrary bytes to Decode: nothing panics, and what decodes has no other form. It stands inside the package because nearly all of them fail at the
 // digest, which guards what comes behind it: here a wrong digest is passed over, so that export, encoding and further
 // commands meet every state that the checks of the entries let through. None of that may panic, and what is encoded
 // from such a state must decode to the same digest. And the form is canonical: what decodes encodes to the same bytes, but

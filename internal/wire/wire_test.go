@@ -95,6 +95,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
+// FuzzReader: whatever is read, in whichever order, is written as the same bytes again.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{0x80, 1, 3, 'a', 'b', 'c'}, []byte{0, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, b, script []byte) {
