@@ -27,7 +27,7 @@ type life struct {
 	Fenced    int
 	Failed    int // proposals
 	Digest    [16]byte
-	Index     oplog.Index
+	Last      uint64 // row
 	Waited    time.Duration // a wait of two seconds for what does not come
 	Took      time.Duration
 }
@@ -43,7 +43,8 @@ func TestWallClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jumping, moved = minute(t, []time.Duration{time.Hour, -time.Hour, -time.Hour, time.Hour, time.Second, -time.Second, -time.Second, time.Second})
 	})
-	if diff := cmp.Diff(steady, jumping); diff != "" {
+	near := cmp.Comparer(func(a, b oplog.Index) bool { return max(a, b)-min(a, b) <= 5 }) // which of two goroutines is first is not given
+	if diff := cmp.Diff(steady, jumping, near); diff != "" {
 		t.Errorf("jumps of the wall clock make a difference (-without +with):\n%s", diff)
 	}
 	if steady.Fenced+steady.Failed > 0 || len(steady.Snapshots) < 10 || steady.Waited != 2*time.Second {
@@ -104,7 +105,7 @@ func minute(t *testing.T, jumps []time.Duration) (l life, stamps []int64) {
 	cancel()
 	<-watched
 	v := s.View()
-	l.Digest, l.Index, l.Took = v.State.Digest(), v.Index, time.Since(start)
+	l.Digest, l.Last, l.Took = v.State.Digest(), uint64(v.Index), time.Since(start)
 	err = s.ReadLog(t.Context(), 1, 0, func(row headwater.LogRow) error {
 		for _, p := range row.Proposals {
 			stamps = append(stamps, p.Stamp)
