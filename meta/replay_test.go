@@ -22,7 +22,7 @@ import (
 const replayEnv = "HEADWATER_TEST_REPLAY"
 
 // digestEvery is how many rows apart the digests are compared.
-const digestEvery = 1000
+const digestEvery = 500
 
 // TestReplayInProcesses is field case 09.4: one archive of mixed commands is replayed by processes that differ in all that a
 // process inherits: time zone, language, number of processors, the order of Go's maps, and whether they begin from a
@@ -37,7 +37,7 @@ func TestReplayInProcesses(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	rows, processes := 2000, 4
+	rows, processes := 1000, 4
 	programs := []string{os.Args[0]}
 	if os.Getenv("HEADWATER_TEST_FULL") != "" {
 		rows, processes = 16_000, 20
