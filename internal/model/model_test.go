@@ -18,7 +18,7 @@ import (
 const soak = "HEADWATER_SOAK"
 
 // histories is how many the quick form of TestSameAsMeta has.
-const histories = 60
+const histories = 40
 
 // TestSameAsMeta drives meta and the model with the same random rows. The quick form is the same in every run, so that
 // what it reaches does not depend on luck; the long one draws new seeds until its time is over. A failure prints the
