@@ -116,7 +116,7 @@ func TestRoundsAreInterleaved(t *testing.T) {
 // shows.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	r := &Results{Begin: "2026-01-02T03:04:05Z", Rounds: 3, Seconds: 5, Machine: bench.Machine{Cores: 2, Load: 3}, Versions: map[string]string{"etcd": "v3"}}
+	r := &Results{Begin: "2026-01-02T03:04:05Z", Rounds: 3, Seconds: 5, Machine: bench.Machine{Cores: 2, Load: 0.4}, Versions: map[string]string{"etcd": "v3"}}
 	for _, ex := range experiments([]int{1, 64, 1024}, []int{1, 8, 16}, []int{1000, 1_000_000}, true) {
 		for i, s := range ex.series {
 			for _, x := range ex.xs {
@@ -133,10 +133,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page has no section %q", ex.title)
 		}
 	}
-	for _, want := range []string{"| ≥ 12 × etcd | 5,000/s against 2,000/s | 2.50 | **not met** |", "The machine had other work", "etcd v3", "3 rounds of 5 s",
+	for _, want := range []string{"| ≥ 12 × etcd | 5,000/s against 2,000/s | 2.50 | **not met** |", "etcd v3", "3 rounds of 5 s",
 		"| an idle server, resident memory | ≤ 40 MiB | 5 MiB |  | met |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, spoil := range []func(){func() { r.Quick = true }, func() { r.Quick, r.Machine.Load = false, 0.6 }} {
+		spoil()
+		if page, _ := pages(r); strings.Contains(page, " met |") || !strings.Contains(page, "| not judged: ") {
+			t.Errorf("quick: %v, load %v: a bar is judged", r.Quick, r.Machine.Load)
 		}
 	}
 	if n := strings.Count(page, ".svg)"); n != len(plots) || n < 8 {

@@ -130,6 +130,7 @@ func numbers(text string) (list []int, err error) {
 
 // measureAll builds, starts PostgreSQL, measures and writes.
 func measureAll(ctx context.Context, o options, all []experiment) (err error) {
+	machine := bench.ThisMachine() // how busy it is, before we make it so
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 	}
 	defer stop()
 	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
-		Machine: bench.ThisMachine(), Versions: versions, Disk: fileSystem(dir)}
+		Machine: machine, Versions: versions, Disk: fileSystem(dir)}
 	e := &env{bin: bin, postgres: server, dir: dir, time: o.time, warmup: o.warmup, results: r}
 	if r.Versions["postgresql"], err = serverVersion(ctx, server); err != nil {
 		return err

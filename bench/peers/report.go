@@ -30,7 +30,7 @@ func pages(r *Results) (page string, plots map[string]string) {
 	head(&b, r)
 	fmt.Fprint(&b, "## The bars\n\nSeen are medians over the rounds; a ratio is the median of the rounds' ratios. \"etcd\" is etcd with one connection or\nwith sixteen, whichever did more in that round.\n\n| what | bar | seen | ratio | |\n|---|---|---|---|---|\n")
 	for _, v := range r.verdicts() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", v.what, v.needs, v.seen, v.ratio, v.word())
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", v.what, v.needs, v.seen, v.ratio, r.word(v))
 	}
 	for _, ex := range experiments(nil, nil, nil, true) {
 		section(&b, r, ex, plots)
@@ -53,9 +53,25 @@ func head(b *strings.Builder, r *Results) {
 	}
 	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n\n",
 		strings.Join(versions, ", "), m.Load, lowest, highest)
-	if m.Load > 0.5 {
-		fmt.Fprint(b, "**The machine had other work: the absolute figures are too low, and the ratios are rough.**\n\n")
+	if r.busy() {
+		fmt.Fprint(b, "**The machine had other work: absolute figures are too low, ratios are chance, and no bar is judged.**\n\n")
 	}
+}
+
+// busy reports whether somebody else used the machine when the run began.
+func (r *Results) busy() bool { return r.Machine.Load > 0.25*float64(r.Machine.Cores) }
+
+// word is the verdict in a word, where the run allows one.
+func (r *Results) word(v verdict) string {
+	switch {
+	case v.err != nil:
+		return v.word()
+	case r.Quick:
+		return "not judged: a trial"
+	case r.busy():
+		return "not judged: a busy machine"
+	}
+	return v.word()
 }
 
 // loads are the least and the greatest load average before a measurement.
