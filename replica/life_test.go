@@ -250,31 +250,52 @@ func TestHourAway(t *testing.T) {
 }
 
 // TestStartDuringSnapshot: while a node starts, others append and store a snapshot above every row that its first look
-// showed. It opens there and goes on; that the look knew fewer rows than the snapshot stands for is no sign of a rewound log.
+// showed, be it the first one or a newer one, and truncate. The node opens there and goes on: that the look knew fewer rows
+// than the snapshot stands for is no sign of a rewound log, and that row 0 is gone none of a damaged one.
 func TestStartDuringSnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := cluster(t)
-		other := open(t, db.Open(), replica.Options{SnapshotInterval: -1})
-		propose(t, other, "a")
-		if _, err := other.Snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		gate := faultlog.NewGate()
-		log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: faultlog.OpenSnapshot, Hold: gate})
-		opened := make(chan *node)
-		go func() { opened <- open(t, log, replica.Options{}) }()
-		<-gate.Reached()
-		for _, command := range []string{"b", "c"} {
-			propose(t, other, command)
-		}
-		if _, err := other.Snapshot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		gate.Open()
-		r := <-opened
-		propose(t, r, "d")
-		if st := r.Status(); st.Condition != replica.Ready || st.Applied != 4 {
-			t.Errorf("after a start beside a snapshot: %v at row %d: %s", st.Condition, st.Applied, st.Reason)
-		}
-	})
+	for name, c := range map[string]struct {
+		before bool // there is a snapshot when the node begins to start
+		wait   faultlog.Op
+	}{
+		"a newer one":   {true, faultlog.OpenSnapshot},
+		"the first one": {false, faultlog.Read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := cluster(t)
+				other := open(t, db.Open(), replica.Options{SnapshotInterval: -1, KeepRows: -1})
+				snapshot := func() {
+					if _, err := other.Snapshot(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				propose(t, other, "a")
+				if c.before {
+					snapshot()
+				}
+				gate := faultlog.NewGate()
+				log := faultlog.Wrap(db.Open(), faultlog.Rule{Op: c.wait, Hold: gate})
+				var r *node
+				opened := make(chan error)
+				go func() {
+					var err error
+					r, err = tryOpen(t, log, replica.Options{})
+					opened <- err
+				}()
+				<-gate.Reached()
+				for _, command := range []string{"b", "c"} {
+					propose(t, other, command)
+				}
+				snapshot()
+				gate.Open()
+				if err := <-opened; err != nil {
+					t.Fatal(err)
+				}
+				propose(t, r, "d")
+				if st := r.Status(); st.Condition != replica.Ready || st.Applied != 4 {
+					t.Errorf("after a start beside a snapshot: %v at row %d: %s", st.Condition, st.Applied, st.Reason)
+				}
+			})
+		})
+	}
 }

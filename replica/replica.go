@@ -295,6 +295,11 @@ func (r *Replica[S, R]) base(ctx context.Context, bounds oplog.Bounds) (*Snapsho
 			oplog.ErrCorrupt, bounds.Oldest, bounds.Newest)
 	}
 	g, err := ReadGenesis(ctx, r.log)
+	if errors.Is(err, oplog.ErrCorrupt) { // or truncated since that look, by somebody who stored the first snapshot
+		if again, bad := r.log.Bounds(ctx); bad == nil && again.Snapshot.Parts > 0 {
+			return LoadSnapshot(ctx, r.log, r.m)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
