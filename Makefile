@@ -1,7 +1,8 @@
 # make run       serve on an embedded database in the working directory
 # make test      vet and test everything; GOTESTFLAGS=-race adds the race detector
 # make fuzz      run every fuzz target in turn, each for FUZZTIME (30s); go test runs the kept inputs alone
-# make soak      the field cases of docs/field-cases.md at full size on real servers; takes an hour
+# make soak      simulation, and histories of daemons under faults, side by side for SOAK (10m), with a line of figures a minute
+# make cases     the field cases of docs/field-cases.md at full size on real servers; takes an hour
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
 # make bench-peers  measure Headwater beside etcd and kine, and write docs/benchmarks/peers.md; BENCHFLAGS=-quick tries the instrument
 # make build     bin/headwater
@@ -30,8 +31,20 @@ fuzz:
 	    go test $$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x; \
 	  done; done
 
+SOAK ?= 10m
+
 .PHONY: soak
 soak:
+	@failed=$$(mktemp -d) && trap 'rm -rf $$failed' EXIT && \
+	soak() { \
+	  { HEADWATER_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run "^$$2\$$" $$3 2>&1 || touch $$failed/$$1; } | \
+	    awk -v name=$$1 '!/^=== |^ *--- PASS/ { print name ": " $$0; fflush() }'; \
+	} && \
+	{ soak simulation TestSoak ./internal/sim & soak histories TestHistories ./internal/nemesis & wait; } && \
+	[ -z "$$(ls $$failed)" ]
+
+.PHONY: cases
+cases:
 	HEADWATER_TEST_FULL=1 go test -p 1 -v -count 1 -timeout 3h -run 'TestCase|TestGalera' ./sqllog/...
 
 .PHONY: demo

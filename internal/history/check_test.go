@@ -241,6 +241,16 @@ func TestRightHistories(t *testing.T) {
 			w.row(id)
 			w.ret(id)
 		},
+		"a sign of life, sent twice": func(w *world) {
+			w.must(0, node(1, 1))
+			id := w.call(0, meta.RenewNode{Identity: identity(1, 1)})
+			for range 2 {
+				p := w.proposal(id, id)
+				p.Request = nil
+				w.answers[id] = w.append([]meta.Proposal{p})[0]
+			}
+			w.ret(id)
+		},
 		"refused, and told so the second time": func(w *world) {
 			w.must(0, put("k/a", "1"))
 			id := w.call(0, meta.PutKey{Key: "k/a", Value: []byte("2"), IfAbsent: true})

@@ -50,7 +50,8 @@ type account struct {
 	restarts    int           // processes of daemons beyond the first ones
 }
 
-// recoveryBound is the longest that a cluster may need once all faults are over.
+// recoveryBound is the longest that a cluster may need once all faults are over. Only long runs hold it: a short one may
+// share its machine with anything.
 const recoveryBound = 30 * time.Second
 
 // play plays a round with a number of faults and checks its history.
@@ -194,7 +195,7 @@ func (r *round) endure(while time.Duration, long bool) {
 }
 
 // stuck is how long nothing happens before a round is given up. It is far more than a slow machine needs.
-const stuck = time.Minute
+const stuck = 2 * time.Minute
 
 // progress waits until some more calls were answered.
 func (r *round) progress(t testing.TB, n uint64) bool {
@@ -233,7 +234,7 @@ func (r *round) recover(t testing.TB) bool {
 		return false
 	}
 	r.account.recovery = time.Since(begin)
-	if r.account.recovery > recoveryBound {
+	if r.account.recovery > recoveryBound && soaking(t) > 0 {
 		t.Errorf("everybody was ready only %v after the faults had ended", r.account.recovery)
 	}
 	for i, d := range r.daemons {
@@ -260,7 +261,7 @@ func (r *round) agree(t testing.TB) bool {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(2 * stuck); ; {
+	for deadline := time.After(stuck); ; {
 		all, err := statuses(clients)
 		if err == nil && !slices.ContainsFunc(all, func(s client.Status) bool {
 			return s.Condition != string(headwater.Ready) || s.AppliedIndex != all[0].AppliedIndex || s.DatabaseError != ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // TestHistories plays rounds on each kind of database: one, or, where HEADWATER_SOAK says how long, as many as fit, with
 // a line of figures each minute.
 func TestHistories(t *testing.T) {
-	soak := duration(t, "HEADWATER_SOAK")
+	soak := soaking(t)
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("HEADWATER_TEST_SEED"); s != "" {
 		var err error
@@ -28,7 +29,10 @@ func TestHistories(t *testing.T) {
 	if _, err := binary(); err != nil {
 		t.Fatal(err)
 	}
-	sum := newSummary(soak > 0)
+	sum := newSummary()
+	if soak > 0 {
+		defer sum.everyMinute()()
+	}
 	for n, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			next := k.begin(t)
@@ -47,17 +51,17 @@ func TestHistories(t *testing.T) {
 			}
 		})
 	}
-	sum.print(time.Now())
 }
 
-func duration(t testing.TB, name string) time.Duration {
-	s := os.Getenv(name)
+// soaking is how long rounds are to be played; 0: as few as there can be.
+func soaking(t testing.TB) time.Duration {
+	s := os.Getenv("HEADWATER_SOAK")
 	if s == "" {
 		return 0
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("HEADWATER_SOAK: %v", err)
 	}
 	return d
 }
@@ -89,10 +93,11 @@ func counted(m map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// summary adds rounds up, and prints a line a minute.
+// summary adds rounds up.
 type summary struct {
-	loud        bool
-	begin, last time.Time
+	begin time.Time
+
+	mu          sync.Mutex // guards the rest
 	rounds      map[string]int
 	outcomes    map[history.Outcome]int
 	faults      map[string]int
@@ -104,12 +109,13 @@ type summary struct {
 	bad         int
 }
 
-func newSummary(loud bool) *summary {
-	now := time.Now()
-	return &summary{loud: loud, begin: now, last: now, rounds: map[string]int{}, outcomes: map[history.Outcome]int{}, faults: map[string]int{}}
+func newSummary() *summary {
+	return &summary{begin: time.Now(), rounds: map[string]int{}, outcomes: map[history.Outcome]int{}, faults: map[string]int{}}
 }
 
 func (s *summary) add(kind string, a account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.rounds[kind]++
 	for o, n := range a.report.Outcomes {
 		s.outcomes[o] += n
@@ -122,17 +128,32 @@ func (s *summary) add(kind string, a account) {
 	s.parts += a.report.Parts
 	s.unavailable, s.recovery = max(s.unavailable, a.unavailable), max(s.recovery, a.recovery)
 	s.bad += len(a.report.Faults)
-	if now := time.Now(); now.Sub(s.last) >= time.Minute {
-		s.print(now)
-	}
 }
 
-func (s *summary) print(now time.Time) {
-	s.last = now
-	if !s.loud {
-		return
-	}
-	fmt.Printf("%v: rounds %s; commands %d answered, %d failed, %d unknown; %d rows, %d reads replayed, %d parts linearizable; longest time without an answer %v, to be ready %v; %d violations; faults %s\n",
-		now.Sub(s.begin).Round(time.Second), counted(s.rounds), s.outcomes[history.Answered], s.outcomes[history.Failed],
+// everyMinute prints a line a minute, until the function is called that it returns, which prints the last one.
+func (s *summary) everyMinute() (stop func()) {
+	done := make(chan struct{})
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		tick := time.NewTicker(time.Minute)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.print()
+			case <-done:
+				s.print()
+				return
+			}
+		}
+	})
+	return func() { close(done); printing.Wait() }
+}
+
+func (s *summary) print() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Printf("%v: rounds %s; commands %d answered, %d failed, %d unknown; %d rows, %d reads replayed, %d parts checked; longest time without an answer %v, to be ready %v; %d violations; faults %s\n",
+		time.Since(s.begin).Round(time.Second), counted(s.rounds), s.outcomes[history.Answered], s.outcomes[history.Failed],
 		s.outcomes[history.Unknown], s.rows, s.reads, s.parts, s.unavailable.Round(time.Millisecond), s.recovery.Round(time.Millisecond), s.bad, counted(s.faults))
 }
