@@ -138,13 +138,21 @@ func above(bound float64) func(float64) bool { return func(v float64) bool { ret
 
 // show prints a value with its unit.
 func show(v float64, unit string) string {
-	switch {
-	case unit == "/s":
+	switch unit {
+	case "/s":
 		return grouped(v) + "/s"
-	case v >= 1000:
-		return grouped(v) + " " + unit
+	case "":
+		return digits(v)
 	}
-	return fmt.Sprintf("%.3g %s", v, unit)
+	return digits(v) + " " + unit
+}
+
+// digits writes three digits of a small number, and a large one as a whole number.
+func digits(v float64) string {
+	if v >= 1000 {
+		return grouped(v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // grouped writes a whole number with commas.

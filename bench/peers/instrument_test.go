@@ -198,6 +198,11 @@ func TestText(t *testing.T) {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}
 	}
+	for v, want := range map[float64]string{0.123456: "0.123", 12.3456: "12.3", 999: "999", 1400: "1,400"} {
+		if got := digits(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
 	for v, want := range map[float64]string{1: "1", 1024: "1024", 20000: "20k", 3e6: "3M"} {
 		if got := tick(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)

@@ -149,7 +149,7 @@ func table(b *strings.Builder, r *Results, ex experiment, names []string, xs []i
 			half, _ := median(f, p50)
 			tail, _ := median(f, p99)
 			errs, _ := median(f, func(f Figure) float64 { return float64(f.Errors) })
-			fmt.Fprintf(b, " %s, %.3g / %.3g", grouped(n), half, tail)
+			fmt.Fprintf(b, " %s, %s / %s", grouped(n), digits(half), digits(tail))
 			if errs > 0 {
 				fmt.Fprintf(b, ", %s errors (%s)", grouped(errs), f[0].Example)
 			}
@@ -182,8 +182,12 @@ func extras(b *strings.Builder, r *Results, ex experiment, names []string, xs []
 			}
 			fmt.Fprintf(b, "| %s | %s |", name, grouped(float64(x)))
 			for _, k := range sorted {
+				if _, ok := figures[0].Extra[k]; !ok {
+					fmt.Fprint(b, " – |")
+					continue
+				}
 				m, _ := median(figures, extra(k)) // they are not empty
-				fmt.Fprintf(b, " %s |", strings.TrimSpace(show(m, "")))
+				fmt.Fprintf(b, " %s |", digits(m))
 			}
 			fmt.Fprintln(b)
 		}
