@@ -12,7 +12,7 @@ import (
 // TestLog: the suite on a server.
 func TestLog(t *testing.T) {
 	oplogtest.TestLog(t, oplogtest.Harness{New: func(t testing.TB) oplogtest.Database {
-		o := place(t)
+		o := patient(place(t))
 		return database(o, func(t testing.TB) oplog.Log {
 			t.Helper()
 			l, err := mysql.Open(t.Context(), o)
@@ -27,7 +27,7 @@ func TestLog(t *testing.T) {
 // TestLogOnPool: the suite on the pool of a program.
 func TestLogOnPool(t *testing.T) {
 	oplogtest.TestLog(t, oplogtest.Harness{New: func(t testing.TB) oplogtest.Database {
-		o := place(t)
+		o := patient(place(t))
 		pool := rawDB(t, o.DSN)
 		return database(o, func(t testing.TB) oplog.Log {
 			t.Helper()

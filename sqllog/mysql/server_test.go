@@ -32,7 +32,7 @@ func TestLogWithOddDefaults(t *testing.T) {
 	m := dbtest.NewMariaDB(t, "--autocommit=0", "--transaction-isolation=SERIALIZABLE", "--innodb-snapshot-isolation=ON",
 		"--max-statement-time=0.2", "--log-bin=binlog", "--binlog-format=MIXED", "--sync-binlog=1", "--server-id=1")
 	oplogtest.TestLog(t, oplogtest.Harness{New: func(t testing.TB) oplogtest.Database {
-		o := on(m)
+		o := patient(on(m))
 		behind := o // whoever looks behind the log must know what he is dealing with
 		behind.DSN += "?autocommit=1&max_statement_time=0"
 		return database(behind, func(t testing.TB) oplog.Log {
