@@ -223,7 +223,10 @@ func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error 
 		if err != nil {
 			return fmt.Errorf("read the snapshot back before truncating: %w", err)
 		}
-		s.verified = snap.Index
+		if s.verified = max(s.verified, snap.Index); s.verified < b.Snapshot.Index {
+			return fmt.Errorf("read the snapshot back before truncating: the one at index %d is stored and a read shows the one at %d: "+
+				"it lags behind", b.Snapshot.Index, snap.Index)
+		}
 	}
 	total := 0
 	for {

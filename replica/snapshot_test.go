@@ -604,3 +604,66 @@ func TestSnapshotThatFails(t *testing.T) {
 		}
 	})
 }
+
+// staleLog is a log whose member is behind: it shows the snapshot before the current one, whole.
+type staleLog struct {
+	oplog.Log
+	info  oplog.SnapshotInfo
+	parts [][]byte
+}
+
+// keep takes the stored snapshot of db as what l shows from now on.
+func (l *staleLog) keep(t testing.TB) {
+	t.Helper()
+	r, err := l.Log.OpenSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	l.info = r.Info()
+	for i := range l.info.Parts {
+		part, err := r.ReadPart(t.Context(), i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.parts = append(l.parts, part)
+	}
+}
+
+func (l *staleLog) OpenSnapshot(context.Context) (oplog.SnapshotReader, error) {
+	return staleReader{l}, nil
+}
+
+type staleReader struct{ l *staleLog }
+
+func (r staleReader) Info() oplog.SnapshotInfo { return r.l.info }
+
+func (r staleReader) ReadPart(_ context.Context, i int) ([]byte, error) { return r.l.parts[i], nil }
+
+func (r staleReader) Close() error { return nil }
+
+// TestTruncateOnStaleRead: the snapshot that a truncation relies on must have been read, not the one before it, which a
+// member that is behind still shows.
+func TestTruncateOnStaleRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		writer := open(t, db.Open(), replica.Options{SnapshotInterval: -1, KeepRows: 100})
+		behind := &staleLog{Log: db.Open()}
+		for i, command := range []string{"a", "b", "c"} {
+			propose(t, writer, command)
+			if _, err := writer.Snapshot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				behind.keep(t)
+			}
+		}
+		r := open(t, behind, replica.Options{SnapshotInterval: -1, KeepRows: -1})
+		if _, err := r.Snapshot(t.Context()); err == nil {
+			t.Error("a truncation relied on a snapshot that was not read")
+		}
+		if b := bounds(t, db); b.Oldest != 0 {
+			t.Errorf("rows below %d were deleted", b.Oldest)
+		}
+	})
+}

@@ -70,8 +70,11 @@ func (c *client) patience() time.Duration {
 	if c.waits > 0 {
 		return c.waits
 	}
-	if c.w.chance(10) {
+	switch dice := c.w.s.dice.IntN(100); {
+	case dice < 10:
 		return c.w.between(time.Millisecond, 50*time.Millisecond)
+	case dice < 30: // for ever: whoever forgets such a call is found out
+		return time.Hour
 	}
 	return c.w.between(time.Second, 15*time.Second)
 }
@@ -240,7 +243,7 @@ func (c *client) await() {
 	want := n.view.Index + 1 + oplog.Index(w.s.dice.IntN(3))
 	var v *headwater.View
 	var err error
-	patience := c.patience()
+	patience := min(c.patience(), 15*time.Second) // the row may never come
 	w.pending++
 	alive := c.on(n, func(store *headwater.Store) {
 		ctx, cancel := w.s.timeout(ctxRoot, n.g, patience)

@@ -73,7 +73,7 @@ var rates = []struct {
 	chance, most int
 }{
 	{faultRefuse, 60, 400}, {faultLose, 70, 800}, {faultDrop, 60, 800}, {faultLate, 60, 600}, {faultSlow, 60, 500},
-	{faultLag, 100, 3000}, {faultPartial, 60, 3000}, {faultHollow, 15, 300}, {faultRot, 10, 1000},
+	{faultLag, 100, 3000}, {faultPartial, 60, 3000}, {faultHollow, 25, 1500}, {faultRot, 10, 1000},
 }
 
 // Draw makes the configuration of a seed.

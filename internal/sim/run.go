@@ -95,7 +95,7 @@ func (w *world) settle() {
 	for _, n := range w.nodes {
 		w.lastWrite(n, &left)
 	}
-	if !w.until(w.s.now+calmTime, func() bool { return left == 0 && w.healthy(true) }) && !w.strayed {
+	if !w.until(w.s.now+calmTime, func() bool { return w.healthy(true) && left == 0 }) && !w.strayed {
 		w.check(fmt.Errorf("liveness: %v after a write through each node: %s", calmTime, w.ailing()))
 		return
 	}
@@ -103,6 +103,9 @@ func (w *world) settle() {
 		return
 	}
 	for _, n := range w.nodes {
+		if st := n.store.Status(); st.Queued != 0 || st.InFlight != 0 {
+			w.check(fmt.Errorf("liveness: %s has %d commands queued and %d in flight, and nobody waits for any", n.name(), st.Queued, st.InFlight))
+		}
 		if err := n.store.View().State.Verify(); err != nil {
 			w.check(fmt.Errorf("%s: %w", n.name(), err))
 		}

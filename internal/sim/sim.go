@@ -8,7 +8,12 @@
 // nodes show and say against it after every step; run.go ends with calm, in which everybody has to reach the head and to
 // accept a write. script.go lets a text drive the same cluster instead of the dice.
 //
-// Start reading at Run. The SQL texts are not simulated: see Dialect.
+// Start reading at Run. The SQL texts are not simulated: see Dialect. A failing seed is repeated by
+//
+//	go test ./internal/sim -run 'TestSeed$' -seed=N
+//
+// which prints its whole history; HEADWATER_ROUNDS=N runs more seeds, HEADWATER_SOAK=1h (with -run TestSoak -timeout 0 -v)
+// runs others for as long.
 package sim
 
 import (

@@ -28,7 +28,7 @@ func rounds() uint64 {
 	if os.Getenv("HEADWATER_TEST_FULL") != "" {
 		return 2000
 	}
-	return 100
+	return 60
 }
 
 // fail reports a seed that broke an invariant, with the end of its history and the command that repeats it.
@@ -98,7 +98,7 @@ func TestCorpus(t *testing.T) {
 
 // TestRepeat: a seed makes the same history, byte for byte.
 func TestRepeat(t *testing.T) {
-	for s := uint64(1); s <= 12; s++ {
+	for s := uint64(1); s <= 5; s++ {
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
 			a, b := sim.Run(s).Trace, sim.Run(s).Trace

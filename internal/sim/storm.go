@@ -48,7 +48,9 @@ func (w *world) plan(n *node, o op, at oplog.Index) plan {
 	}
 	switch o {
 	case opAppend:
-		p.hollow = draw(faultHollow)
+		if p.hollow = draw(faultHollow); p.hollow { // it is there for all to read while its standby is waited for
+			p.reply += w.between(0, 200*time.Millisecond)
+		}
 	case opRead:
 		p.partial = draw(faultPartial)
 		fallthrough
