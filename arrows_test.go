@@ -49,6 +49,7 @@ var arrows = map[string][]string{
 	"internal/history/recheck":            {"internal/history"},
 	"internal/liveness":                   {".", "meta"},
 	"internal/model":                      {"meta"},
+	"internal/mutants":                    {},
 	"internal/nemesis":                    {},
 	"internal/sim":                        {".", "meta", "replica", "oplog", "internal/model"},
 	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/bench", "internal/liveness",
