@@ -3,7 +3,6 @@
 # make fuzz      run every fuzz target in turn, each for FUZZTIME (30s); go test runs the kept inputs alone
 # make soak      simulation, and histories of daemons under faults, side by side for SOAK (10m), with a line of figures a minute
 # make cases     the field cases of docs/field-cases.md at full size on real servers; takes an hour
-# make soak      the field cases of docs/field-cases.md at full size on real servers; takes an hour
 # make mutants   put each small fault of internal/mutants into the code and run the evidence against it; MUTANTS="NAME…" for some
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
 # make bench-peers  measure Headwater beside etcd and kine, and write docs/benchmarks/peers.md; BENCHFLAGS=-quick tries the instrument
