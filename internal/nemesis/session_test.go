@@ -76,6 +76,7 @@ func (r *round) open(t testing.TB, endpoints ...string) *client.Client {
 
 // propose proposes a command and records it.
 func (s *session) propose(c meta.Command) meta.Answer {
+	s.keepPace()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience())
 	defer cancel()
 	id := s.recorder.Call(s.number, c, nil)
@@ -184,11 +185,17 @@ func records[R meta.Record](items []R) (out []meta.Record) {
 // work does one thing after the other until ctx ends.
 func (s *session) work(ctx context.Context, step func()) {
 	for ctx.Err() == nil {
-		// Where the witness falls behind, rows could be truncated before it has seen them.
-		if seen := s.client.Seen().Index; seen > uint64(s.keep)/2 {
-			_ = s.witness.await(ctx, seen-uint64(s.keep)/2)
-		}
 		step()
+	}
+}
+
+// keepPace waits for the witness where it falls behind: rows could be truncated before it has seen them.
+func (s *session) keepPace() {
+	half := uint64(s.keep) / 2
+	if seen := s.client.Seen().Index; seen > half {
+		ctx, cancel := context.WithTimeout(context.Background(), stuck)
+		defer cancel()
+		_ = s.witness.await(ctx, seen-half)
 	}
 }
 
