@@ -130,6 +130,23 @@ func TestWrongCluster(t *testing.T) {
 	}
 }
 
+// expiring is a context whose deadline is over when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.done }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // TestOperationalErrors ends proposals in each way that is no answer, and wants the domain's sentinel, and whether the
 // command took effect to be as the sentinel says.
 func TestOperationalErrors(t *testing.T) {
@@ -152,13 +169,13 @@ func TestOperationalErrors(t *testing.T) {
 	faults.Add(faultlog.Rule{Op: faultlog.Append, Hold: answer})
 	late := put(9)
 	late.Request = &meta.Request{Client: [16]byte{1}, Sequence: 1, Oldest: 1}
-	over, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	over := expiring{t.Context(), make(chan struct{})}
+	go func() { <-answer.Reached(); close(over.done) }() // not before the append was handed over
 	var unknown *meta.UnknownError
 	if a := s.Propose(over, late)[0]; !errors.Is(a.Err, meta.ErrOutcomeUnknown) || !errors.Is(a.Err, context.DeadlineExceeded) ||
 		!errors.As(a.Err, &unknown) || unknown.Request != *late.Request || !strings.Contains(a.Err.Error(), "request 01000000000000000000000000000000/1: ") {
 		t.Errorf("a caller whose deadline is over: %v", a.Err)
 	}
-	cancel()
 	answer.Open()
 	if a := s.Propose(t.Context(), late)[0]; a.Err != nil || a.Status != meta.Redundant {
 		t.Errorf("the same again: %+v", a)
