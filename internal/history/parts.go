@@ -26,8 +26,9 @@ type divider struct {
 }
 
 // divide returns the parts of a history, by name, and the first command that the rules of this package do not know, if
-// there is one. Commands that certainly have no effect, and reads that promise less than linearizability, are in none.
-func divide(ops []Op) (parts []*part, strange *Op) {
+// there is one. Commands that certainly have no effect, those of unknown outcome that without names, and reads that promise
+// less than linearizability, are in none.
+func divide(ops []Op, without func(*Op) bool) (parts []*part, strange *Op) {
 	d := divider{parts: map[string]*part{}, streams: map[string]uint64{}}
 	for i := range ops {
 		if c, ok := ops[i].Command.(meta.CreateStream); ok {
@@ -39,7 +40,7 @@ func divide(ops []Op) (parts []*part, strange *Op) {
 	for i := range ops {
 		op := &ops[i]
 		switch {
-		case op.Outcome == Failed:
+		case op.Outcome == Failed, op.Outcome == Unknown && without(op):
 		case op.Command != nil && !known(op.Command):
 			if strange == nil {
 				strange = op

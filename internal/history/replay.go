@@ -24,8 +24,9 @@ type replayer struct {
 	incarnation string
 }
 
-// replay checks rows, answers and reads.
-func (r *Report) replay(h *History) {
+// replay checks rows, answers and reads. It returns which operations had no effect by what the log holds; nothing is said
+// of any where the log cannot be replayed to its end.
+func (r *Report) replay(h *History) (without func(*Op) bool) {
 	p := &replayer{Report: r, ops: h.Ops, state: meta.NewState(), copies: map[uint64][]meta.Answer{}}
 	for i := range h.Ops {
 		if op := &h.Ops[i]; op.Read != nil && op.Outcome == Answered {
@@ -35,7 +36,7 @@ func (r *Report) replay(h *History) {
 	slices.SortStableFunc(p.reads, func(a, b *Op) int { return cmp.Compare(a.Read.Index, b.Read.Index) })
 	for i := range h.Rows {
 		if !p.row(uint64(i), &h.Rows[i]) {
-			return
+			return func(*Op) bool { return false }
 		}
 		p.compare()
 	}
@@ -46,6 +47,9 @@ func (r *Report) replay(h *History) {
 		if op := &h.Ops[i]; op.Command != nil {
 			p.command(op)
 		}
+	}
+	return func(op *Op) bool {
+		return !slices.ContainsFunc(p.copies[op.ID], func(a meta.Answer) bool { return a.Status == meta.Applied })
 	}
 }
 

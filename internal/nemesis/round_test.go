@@ -350,7 +350,7 @@ func (r *round) judge(t testing.TB, lively bool, stopWatching func()) {
 		r.account.restarts += d.starts - 1
 	}
 	h := &history.History{Seed: r.seed, Ops: r.recorder.Ops(), Rows: rows}
-	r.account.report = history.Check(h, 5*time.Minute)
+	r.account.report = history.Check(h, 2*time.Minute)
 	r.account.unavailable = longestSilence(h.Ops)
 	for _, f := range r.account.report.Faults {
 		t.Errorf("history: %s", f)
