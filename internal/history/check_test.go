@@ -241,6 +241,15 @@ func TestRightHistories(t *testing.T) {
 			w.row(id)
 			w.ret(id)
 		},
+		"told from a snapshot's memory": func(w *world) {
+			id := w.call(0, put("k/a", "1"))
+			w.row(id)
+			w.must(1, put("l/a", "1"))
+			a := w.answers[id]
+			a.Status, a.Index, a.Position = meta.Redundant, w.head(), 0
+			w.answers[id] = a
+			w.ret(id)
+		},
 		"a sign of life, sent twice": func(w *world) {
 			w.must(0, node(1, 1))
 			id := w.call(0, meta.RenewNode{Identity: identity(1, 1)})

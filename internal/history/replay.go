@@ -134,12 +134,24 @@ func (p *replayer) command(op *Op) {
 	case Unknown:
 		p.Settled += effects
 	case Answered:
-		at := slices.IndexFunc(copies, func(c meta.Answer) bool { return c.Index == op.Answer.Index && c.Position == op.Answer.Position })
-		if at < 0 {
-			p.fault("%v: the command does not stand at place %d of that row", op, op.Answer.Position)
-		} else if !proto.Equal(api.FromAnswer(copies[at]), api.FromAnswer(op.Answer)) {
-			p.fault("%v: the replay of that row answers %+v", op, copies[at])
-		}
+		p.answered(op, copies)
+	}
+}
+
+// answered holds an answer against the copy of the command that stands where it says. A node that installed a snapshot
+// above its row answers from the snapshot's memory of requests: then the index is the snapshot's, and the first copy tells.
+func (p *replayer) answered(op *Op, copies []meta.Answer) {
+	a := &op.Answer
+	at := slices.IndexFunc(copies, func(c meta.Answer) bool { return c.Index == a.Index && c.Position == a.Position })
+	first := slices.IndexFunc(copies, func(c meta.Answer) bool { return c.Index == a.FirstIndex && c.Position == a.FirstPosition })
+	switch {
+	case at >= 0 && !proto.Equal(api.FromAnswer(copies[at]), api.FromAnswer(*a)):
+		p.fault("%v: the replay of that row answers %+v", op, copies[at])
+	case at >= 0:
+	case !recalled(a) || first < 0 || a.Index <= a.FirstIndex:
+		p.fault("%v: the command does not stand at place %d of that row", op, a.Position)
+	case meta.CodeOf(copies[first].Err) != meta.CodeOf(a.Err) || !proto.Equal(api.FromResult(copies[first].Result), api.FromResult(a.Result)):
+		p.fault("%v: the replay of its first row answers %+v", op, copies[first])
 	}
 }
 
