@@ -18,7 +18,7 @@
  *	ANY_SNAPSHOT   a snapshot replaces a newer one
  *	GUESS          a command whose row an install has jumped over is taken for a success
  *
- * BLIND_HISTORY takes away the look at what was ever committed, so that a fork shows only where a node reads it.
+ * BLIND_HISTORY takes away the look at what was ever committed, and at who got stuck, so that a fork shows only where a node reads it.
  */
 
 #ifndef WRITERS
@@ -492,7 +492,10 @@ proctype Monitor() {
 	:: i < COMMANDS -> all_reach_the_head = all_reach_the_head && (fate[i] == acknowledged || fate[i] == unknown); i++
 	:: else -> break
 	od;
-	assert(all_reach_the_head) }
+#ifndef BLIND_HISTORY
+	assert(all_reach_the_head);
+#endif
+	skip }
 }
 
 init {
