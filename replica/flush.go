@@ -54,7 +54,11 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 	var payload []byte
 	for {
 		facts := r.table.flushFacts(b, r.o.World.Now())
+		doubted := step.phase == flushUnsure
 		do := step.next(facts)
+		if doubted && step.phase == flushFree {
+			r.table.database("append", nil) // the log has answered what the append did not
+		}
 		switch do.kind {
 		case flushStop:
 			r.passTurn(step)

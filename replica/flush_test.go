@@ -261,6 +261,33 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
+// TestErrorOfTheLastAppend: the error of an append that nobody follows with another one is in the status until the log has
+// told what became of it, and no longer.
+func TestErrorOfTheLastAppend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reads := faultlog.NewGate()
+		log := faultlog.Wrap(cluster(t).Open(), faultlog.Rule{Op: faultlog.Append, After: oplog.ErrUnknown})
+		r := open(t, log, replica.Options{})
+		log.Add(faultlog.Rule{Op: faultlog.Read, Hold: reads})
+		done := make(chan replica.Result[answer], 1)
+		go func() { done <- r.Propose(t.Context(), []byte("last"))[0] }()
+		<-reads.Reached()
+		synctest.Wait()
+		if s := r.Status(); !strings.Contains(s.Database, oplog.ErrUnknown.Error()) {
+			t.Errorf("nobody knows what became of the append, and the status says %q", s.Database)
+		}
+		reads.Open()
+		if res := <-done; res.Err != nil {
+			t.Fatal(res.Err)
+		}
+		synctest.Wait()
+		if s := r.Status(); s.Database != "" {
+			t.Errorf("the row was read, and the status says %q", s.Database)
+		}
+	})
+}
+
 // TestUnknownThenDefinite: after an append whose outcome is unknown, the repeat is refused as definite. That says nothing
 // of the first one, which lands later: it is not called off, not appended elsewhere, and is answered when it is seen.
 func TestUnknownThenDefinite(t *testing.T) {

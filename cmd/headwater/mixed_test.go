@@ -136,6 +136,7 @@ func TestMixedVersions(t *testing.T) {
 	f.apply(second, raise, "FORMAT_UNSUPPORTED") // node 2 still is
 	f.register(second, 2, 2)                     // said, but its process was left as it is
 	f.apply(second, raise, `"APPLIED"`)
+	f.fresh(upgraded, "a")                // it has seen the new level
 	f.apply(upgraded, check, "REDUNDANT") // in its second encoding
 	f.apply(second, `{"putKey":{"key":"b"}}`, "APPLIED")
 	f.fresh(upgraded, "b")

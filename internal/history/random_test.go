@@ -156,7 +156,7 @@ func (w *world) bend(r *rand.Rand) string {
 		case op.Answer.Err != nil:
 			op.Answer.Err, op.Answer.Status = nil, meta.Applied
 		case r.IntN(2) == 0:
-			op.Answer.Index++
+			op.Answer.Index = op.Answer.FirstIndex - 1 // a later one could be that of an installed snapshot
 		default:
 			op.Answer = rejected(meta.CodeStreamNotClosed, op.Answer)
 		}
