@@ -160,6 +160,7 @@ func (d *daemon) end(s syscall.Signal) {
 	d.mu.Unlock()
 	if p != nil {
 		p.Signal(s)
+		p.Signal(syscall.SIGCONT) // one that another fault has stopped hears nothing before
 		<-p.Exited()
 	}
 	d.front.Cut() // connections to one that is gone lead nowhere
