@@ -160,7 +160,9 @@ func (w *world) lastWrite(n *node, left *int) {
 		todo := []meta.Proposal{{Request: &meta.Request{Client: c.id, Sequence: c.sequence, Oldest: 1},
 			Command: meta.PutKey{Key: fmt.Sprintf("last %d", n.id), Value: []byte(fmt.Sprint(w.seed))}}}
 		for len(todo) > 0 {
-			todo = c.propose(n, todo)
+			if n.usable() { // it may have halted on what was lost, and be on its way up again
+				todo = c.propose(n, todo)
+			}
 			w.s.sleep(100 * time.Millisecond)
 		}
 		*left--
