@@ -195,6 +195,7 @@ type Replica[S, R any] struct {
 	cancel  context.CancelFunc
 	running crew
 	closing sync.Once
+	closed  chan struct{} // closed when the first Close is done
 }
 
 // Open reads the newest snapshot, starts the engine and returns at once after the first read of the log; the replica
@@ -234,6 +235,7 @@ func prepare[S, R any](log oplog.Log, m Machine[S, R], o Options) *Replica[S, R]
 		wakeFlusher: make(chan struct{}, 1), wakeTailer: make(chan struct{}, 1), wakeSnapshotter: make(chan struct{}, 1),
 		wakeLooker: make(chan struct{}, 1), wakeWatcher: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
+		closed:  make(chan struct{}),
 	}
 }
 
@@ -347,18 +349,23 @@ func (r *Replica[S, R]) start(tail *tailStep[S, R]) {
 // was handed to the database and not applied here ends in ErrUnknown together with ErrClosed. Views stay readable. It
 // may be called more than once; each call returns when the replica is closed. It never fails.
 func (r *Replica[S, R]) Close() error {
-	r.closing.Do(func() {
-		r.table.close()
-		r.cancel()
-		signal(r.wakeFlusher)
-		r.o.World.Wait(context.Background(), time.Time{}, r.running.gone, nil)
-		if r.table.end(ErrClosed) {
-			close(r.stopped)
-		}
-		close(r.View().next)
-		if st, changed := r.table.closed(r.o.World.Now()); changed {
-			r.o.Events.stateOf(st)
-		}
-	})
+	first := false
+	r.closing.Do(func() { first = true })
+	if !first { // waits in its world, which it could not within the Once
+		r.o.World.Wait(context.Background(), time.Time{}, r.closed, nil)
+		return nil
+	}
+	defer close(r.closed)
+	r.table.close()
+	r.cancel()
+	signal(r.wakeFlusher)
+	r.o.World.Wait(context.Background(), time.Time{}, r.running.gone, nil)
+	if r.table.end(ErrClosed) {
+		close(r.stopped)
+	}
+	close(r.View().next)
+	if st, changed := r.table.closed(r.o.World.Now()); changed {
+		r.o.Events.stateOf(st)
+	}
 	return nil
 }

@@ -266,8 +266,8 @@ func (w *world) leave(n *node) {
 		turnConn{n.conn}.PassTurn(ctxRoot)
 	}
 	n.cancel()
-	w.s.look(g)                    // whatever was opening finds its context ended; the other calls do when Close ends theirs
-	if store != nil && !n.ending { // whoever is closing it goes on; a second Close would wait for the first outside this world
+	w.s.look(g) // whatever was opening finds its context ended; the other calls do when Close ends theirs
+	if store != nil {
 		w.s.start(n.name()+" grave", g, func() { store.Close() })
 	}
 }
