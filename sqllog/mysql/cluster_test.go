@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/headwaterdb/headwater/internal/clustertest"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/internal/fieldcase"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
@@ -143,22 +143,7 @@ func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	x, _, o := proxied(t)
 	o.StatementTimeout = 500 * time.Millisecond
-	l := cluster(t, o, 3)
-	for round := range oplog.Index(3) {
-		at := 4 + 2*round
-		x.BlackHole()
-		if _, err := l.Newest(t.Context()); err != nil && !errors.Is(err, oplog.ErrUnavailable) { // unless it came to a new one
-			t.Errorf("newest: %v, want unavailable", err)
-		}
-		if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
-			t.Errorf("newest over a new connection: %d, %v", newest, err)
-		}
-		if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
-			t.Errorf("append: %v, want unknown", err)
-		}
-		mustAppend(t, l, at, "y") // the first never reached the server
-		mustAppend(t, l, at+1, "z")
-	}
+	fieldcase.BlackHole(t, cluster(t, o, 3), x)
 }
 
 // TestKilledServer kills the server with -9 under load and starts it again. It runs 3 rounds, or as many as
@@ -168,22 +153,7 @@ func TestKilledServer(t *testing.T) {
 	m := dbtest.NewMariaDB(t)
 	engine := headwater.Options{}
 	engine.Engine.SnapshotInterval = 50
-	stores := nodes(t, 3, on(m), engine)
-	clustertest.Run(t, stores, 6, 30*time.Second, func() {
-		for i := range clustertest.Rounds(t, 3) {
-			clustertest.Await(t, stores[i%3], 20)
-			if i%3 == 2 {
-				m.Stop(t)
-			} else {
-				m.Kill(t)
-			}
-			if v := stores[i%3].View(); v.Index == 0 { // reads go on
-				t.Error("no view while the server is away")
-			}
-			m.Start(t)
-		}
-		clustertest.Await(t, stores[0], 20)
-	})
+	fieldcase.KilledServer(t, nodes(t, 3, on(m), engine), m.Kill, m.Stop, func(t testing.TB) { m.Start(t) })
 }
 
 // TestBadNetwork runs three nodes through a network that loses answers, holds requests back and breaks connections, at
@@ -194,43 +164,7 @@ func TestBadNetwork(t *testing.T) {
 	o.StatementTimeout = 300 * time.Millisecond
 	engine := headwater.Options{}
 	engine.Engine.SnapshotInterval = 40
-	stores := nodes(t, 3, o, engine)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	clustertest.Run(t, stores, 6, 5*time.Second, func() {
-		var held []*proxy.Gate
-		gate := func() *proxy.Gate {
-			held = append(held, proxy.NewGate())
-			return held[len(held)-1]
-		}
-		insert := "INSERT INTO " + o.Prefix + "_log"
-		for range clustertest.Rounds(t, 30) {
-			clustertest.Await(t, stores[r.IntN(3)], uint64(1+r.IntN(4)))
-			switch r.IntN(7) {
-			case 0, 1: // committed, answer lost
-				x.Add(proxy.LoseAnswer(insert))
-			case 2: // broken while it is on its way
-				x.Add(proxy.LoseStatement(insert))
-			case 3: // commits when it was long given up, or a bit late
-				x.Add(proxy.HoldStatement(insert, gate()))
-			case 4:
-				x.Add(proxy.AbandonStatement(insert, gate()))
-			case 5: // committed, and the answer comes late
-				x.Add(proxy.HoldAnswer(insert, gate()))
-			case 6:
-				x.Cut()
-			}
-			for len(held) > 3 || len(held) > 0 && r.IntN(3) == 0 {
-				held[0].Open()
-				held = held[1:]
-			}
-		}
-		for _, h := range held {
-			h.Open()
-		}
-		clustertest.Await(t, stores[0], 5)
-	})
+	fieldcase.BadNetwork(t, nodes(t, 3, o, engine), x, "INSERT INTO "+o.Prefix+"_log")
 }
 
 // TestSmallPackets runs a node on servers that take little: batches of commands are cut so that they fit, and so are the
@@ -294,26 +228,5 @@ func TestSmallPackets(t *testing.T) {
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	m := dbtest.NewMariaDB(t)
-	s := nodes(t, 1, on(m), headwater.Options{})[0]
-	if _, err := meta.Propose(t.Context(), s, meta.PutKey{Key: "k", Value: []byte("v")}); err != nil {
-		t.Fatal(err)
-	}
-	m.Stop(t)
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("w")})
-		cancel()
-		if err == nil {
-			t.Error("a proposal without a server succeeded")
-		}
-		if _, ok := s.View().State.Key("k"); !ok {
-			t.Error("the view lost a key")
-		}
-	}
-	m.Start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := meta.Propose(ctx, s, meta.PutKey{Key: "k", Value: []byte("x")}); err != nil {
-		t.Errorf("propose when the server is back: %v", err)
-	}
+	fieldcase.Outage(t, nodes(t, 1, on(m), headwater.Options{})[0], m.Stop, func(t testing.TB) { m.Start(t) })
 }

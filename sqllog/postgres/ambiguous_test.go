@@ -9,6 +9,7 @@ import (
 
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/internal/fieldcase"
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
@@ -156,22 +157,7 @@ func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	x, _, o := proxied(t)
 	o.StatementTimeout = 500 * time.Millisecond
-	l := cluster(t, o, 3)
-	for round := range oplog.Index(3) {
-		at := 4 + 2*round
-		x.BlackHole()
-		if _, err := l.Newest(t.Context()); err != nil && !errors.Is(err, oplog.ErrUnavailable) { // unless it came to a new one
-			t.Errorf("newest: %v, want unavailable", err)
-		}
-		if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
-			t.Errorf("newest over a new connection: %d, %v", newest, err)
-		}
-		if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
-			t.Errorf("append: %v, want unknown", err)
-		}
-		mustAppend(t, l, at, "y") // the first never reached the server
-		mustAppend(t, l, at+1, "z")
-	}
+	fieldcase.BlackHole(t, cluster(t, o, 3), x)
 }
 
 // TestSynchronousStandby: a commit that waits for a standby is neither done nor undone, whatever the writer does; giving
