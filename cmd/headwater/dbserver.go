@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/oplog"
@@ -20,10 +22,10 @@ const ours = "headwater_"
 // be a part of a password in which an & was not escaped.
 var parameterName = regexp.MustCompile(`^headwater_[a-z_]{1,30}$`)
 
-// takeOurs hands the parameters of an address that are ours to set, by their names without the beginning, and returns the
-// address without them. An error repeats the name of a parameter and the page that lists them, and nothing else of the
+// takeOurs stores the parameters of an address that are ours where into points, by their names without the beginning, and
+// returns the address without them. An error repeats the name of a parameter and the page that lists them, and nothing else of the
 // address.
-func takeOurs(address, page string, set func(name, value string) error) (rest string, err error) {
+func takeOurs(address, page string, into map[string]any) (rest string, err error) {
 	rest, query, _ := strings.Cut(address, "?")
 	var others []string
 	for pair := range strings.SplitSeq(query, "&") {
@@ -34,7 +36,7 @@ func takeOurs(address, page string, set func(name, value string) error) (rest st
 			continue
 		}
 		if value, err = url.QueryUnescape(value); err == nil {
-			err = set(name, value)
+			err = setParameter(into[name], value)
 		}
 		if err != nil && !parameterName.MatchString(key) {
 			key = ours + "…"
@@ -47,6 +49,23 @@ func takeOurs(address, page string, set func(name, value string) error) (rest st
 		rest += "?" + query
 	}
 	return rest, nil
+}
+
+// setParameter stores what a value says at into, which points to an option; nil: there is no such option.
+func setParameter(into any, value string) (err error) {
+	switch into := into.(type) {
+	case *string:
+		*into = value
+	case *int:
+		*into, err = strconv.Atoi(value)
+	case *bool:
+		*into, err = strconv.ParseBool(value)
+	case *time.Duration:
+		*into, err = time.ParseDuration(value)
+	default:
+		err = errors.New("no such parameter")
+	}
+	return err
 }
 
 // begun makes a database a cluster if it is none yet. The log is closed where that fails.

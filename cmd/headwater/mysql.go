@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/mysql"
@@ -28,31 +25,12 @@ func openMySQL(ctx context.Context, address string, why purpose) (oplog.Log, err
 
 // mysqlOptions takes the parameters of an address that are ours out of it.
 func mysqlOptions(address string) (o mysql.Options, err error) {
-	rest, err := takeOurs(address, "docs/databases/mysql.md", func(name, value string) error { return setMySQL(&o, name, value) })
+	rest, err := takeOurs(address, "docs/databases/mysql.md", map[string]any{
+		"prefix": &o.Prefix, "max_connections": &o.MaxConnections, "max_value_bytes": &o.MaxValueBytes,
+		"poll_interval": &o.PollInterval, "idle_poll_interval": &o.IdlePollInterval,
+		"statement_timeout": &o.StatementTimeout, "connect_timeout": &o.ConnectTimeout, "retry_timeout": &o.RetryTimeout,
+		"require_durable": &o.RequireDurable, "tidb_pessimistic": &o.TiDBPessimistic,
+	})
 	o.DSN = "mysql:" + rest
 	return o, err
-}
-
-func setMySQL(o *mysql.Options, name, value string) (err error) {
-	durations := map[string]*time.Duration{"poll_interval": &o.PollInterval, "idle_poll_interval": &o.IdlePollInterval,
-		"statement_timeout": &o.StatementTimeout, "connect_timeout": &o.ConnectTimeout, "retry_timeout": &o.RetryTimeout}
-	if d := durations[name]; d != nil {
-		*d, err = time.ParseDuration(value)
-		return err
-	}
-	switch name {
-	case "prefix":
-		o.Prefix = value
-	case "max_connections":
-		o.MaxConnections, err = strconv.Atoi(value)
-	case "max_value_bytes":
-		o.MaxValueBytes, err = strconv.Atoi(value)
-	case "require_durable":
-		o.RequireDurable, err = strconv.ParseBool(value)
-	case "tidb_pessimistic":
-		o.TiDBPessimistic, err = strconv.ParseBool(value)
-	default:
-		err = fmt.Errorf("no parameter %s", name)
-	}
-	return err
 }

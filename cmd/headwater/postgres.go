@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog/postgres"
@@ -28,37 +25,13 @@ func openPostgres(ctx context.Context, address string, why purpose) (oplog.Log, 
 
 // postgresOptions takes the parameters of an address that are ours out of it.
 func postgresOptions(address string) (o postgres.Options, err error) {
-	rest, err := takeOurs(address, "docs/databases/postgresql.md", func(name, value string) error { return setPostgres(&o, name, value) })
-	o.DSN = "postgres:" + rest
+	notify := true
+	rest, err := takeOurs(address, "docs/databases/postgresql.md", map[string]any{
+		"prefix": &o.Prefix, "max_connections": &o.MaxConnections, "max_value_bytes": &o.MaxValueBytes,
+		"poll_interval": &o.PollInterval, "idle_poll_interval": &o.IdlePollInterval,
+		"statement_timeout": &o.StatementTimeout, "connect_timeout": &o.ConnectTimeout, "retry_timeout": &o.RetryTimeout,
+		"schema": &o.Schema, "notify": &notify, "turnstile": &o.Turnstile, "allow_fsync_off": &o.AllowFsyncOff,
+	})
+	o.DSN, o.NoNotify = "postgres:"+rest, !notify
 	return o, err
-}
-
-func setPostgres(o *postgres.Options, name, value string) (err error) {
-	durations := map[string]*time.Duration{"poll_interval": &o.PollInterval, "idle_poll_interval": &o.IdlePollInterval,
-		"statement_timeout": &o.StatementTimeout, "connect_timeout": &o.ConnectTimeout, "retry_timeout": &o.RetryTimeout}
-	if d := durations[name]; d != nil {
-		*d, err = time.ParseDuration(value)
-		return err
-	}
-	switch name {
-	case "prefix":
-		o.Prefix = value
-	case "schema":
-		o.Schema = value
-	case "notify":
-		var on bool
-		on, err = strconv.ParseBool(value)
-		o.NoNotify = !on
-	case "turnstile":
-		o.Turnstile, err = strconv.ParseBool(value)
-	case "max_connections":
-		o.MaxConnections, err = strconv.Atoi(value)
-	case "max_value_bytes":
-		o.MaxValueBytes, err = strconv.Atoi(value)
-	case "allow_fsync_off":
-		o.AllowFsyncOff, err = strconv.ParseBool(value)
-	default:
-		err = fmt.Errorf("no parameter %s", name)
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,41 +14,8 @@ import (
 // database, which only init makes a cluster.
 func TestTourOnPostgres(t *testing.T) {
 	t.Parallel()
-	commands, expected := tour(t)
 	db := dbtest.SharedPostgres(t) + "&headwater_prefix=" + dbtest.Prefix()
-	for _, args := range [][]string{{"status"}, {"apply", "-"}, {"serve", "--listen", "127.0.0.1:0"}} {
-		if got := run(t, nil, append(args, "--db", db)...); got.code != exitUnavailable || !strings.Contains(got.err, "headwater init") {
-			t.Errorf("%s without a cluster: exit code %d, said %q", args[0], got.code, got.err)
-		}
-	}
-	if got := run(t, nil, "init", "--db", db); got.code != exitDone {
-		t.Fatalf("init: exit code %d, said %q", got.code, got.err)
-	}
-	if got := run(t, nil, "init", "--db", db); got.code != exitRefused {
-		t.Errorf("init again: exit code %d, said %q", got.code, got.err)
-	}
-	var urls [3]string
-	for i := range urls {
-		s, err := startServer(program(t, "serve", "--db", db, "--listen", "127.0.0.1:0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = s.url
-		t.Cleanup(func() {
-			if log, err := s.end(syscall.SIGTERM); err != nil {
-				t.Errorf("server: %v\n%s", err, log)
-			}
-		})
-	}
-	for i, c := range commands {
-		got := run(t, c, "apply", "--server", urls[i%len(urls)], "-")
-		if err := subset(expected[i], []byte(got.out)); err != nil {
-			t.Fatalf("line %d: %v\n%s", i+1, err, got.err)
-		}
-	}
-	if got := run(t, nil, "check", "--db", db); got.code != exitDone {
-		t.Errorf("check: exit code %d, said %q %q", got.code, got.out, got.err)
-	}
+	tourOverThree(t, [3]string{db, db, db})
 }
 
 // TestPostgresAddress: the parameters that are ours, and no others, are taken out of an address.

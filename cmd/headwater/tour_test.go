@@ -221,3 +221,44 @@ func run(t *testing.T, stdin []byte, args ...string) result {
 	code := exec(t.Context(), args, bytes.NewReader(stdin), &out, &stderr)
 	return result{code: code, out: out.String(), err: stderr.String()}
 }
+
+// tourOverThree makes a cluster of databases that are one, starts a server on each, and deals the lines of the tour out over them.
+func tourOverThree(t *testing.T, dbs [3]string) {
+	t.Helper()
+	commands, expected := tour(t)
+	for _, args := range [][]string{{"status"}, {"apply", "-"}, {"serve", "--listen", "127.0.0.1:0"}} {
+		if got := run(t, nil, append(args, "--db", dbs[0])...); got.code != exitUnavailable || !strings.Contains(got.err, "headwater init") {
+			t.Errorf("%s without a cluster: exit code %d, said %q", args[0], got.code, got.err)
+		}
+	}
+	if got := run(t, nil, "init", "--db", dbs[0]); got.code != exitDone {
+		t.Fatalf("init: exit code %d, said %q", got.code, got.err)
+	}
+	if got := run(t, nil, "init", "--db", dbs[1]); got.code != exitRefused {
+		t.Errorf("init again: exit code %d, said %q", got.code, got.err)
+	}
+	var urls [3]string
+	for i := range urls {
+		s, err := startServer(program(t, "serve", "--db", dbs[i], "--listen", "127.0.0.1:0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls[i] = s.url
+		t.Cleanup(func() {
+			if log, err := s.end(syscall.SIGTERM); err != nil {
+				t.Errorf("server: %v\n%s", err, log)
+			}
+		})
+	}
+	for i, c := range commands {
+		got := run(t, c, "apply", "--server", urls[i%len(urls)], "-")
+		if err := subset(expected[i], []byte(got.out)); err != nil {
+			t.Fatalf("line %d: %v\n%s", i+1, err, got.err)
+		}
+	}
+	for _, db := range dbs {
+		if got := run(t, nil, "check", "--db", db); got.code != exitDone {
+			t.Errorf("check: exit code %d, said %q %q", got.code, got.out, got.err)
+		}
+	}
+}
