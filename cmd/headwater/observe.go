@@ -12,19 +12,24 @@ import (
 	"github.com/headwaterdb/headwater/oplog"
 )
 
-// listen makes the engine's events lines of the server's log. What comes with every row is told at level debug. The
-// channel it returns gets a value when the node's condition may have changed; the engine must not be asked from within
-// an event.
+// listen makes the engine's events lines of the server's log. What comes with every row is told at level debug, and is not
+// even asked of the engine where the log leaves that level out. The channel it returns gets a value when the node's condition
+// may have changed; the engine must not be asked from within an event.
 func listen(o *headwater.Options, logger *slog.Logger) <-chan struct{} {
 	e := &o.Engine.Events
-	e.Applied = func(index oplog.Index, commands int) {
-		logger.Debug("applied", "index", uint64(index), "commands", commands)
-	}
-	e.Appended = func(index oplog.Index, commands, bytes int, took time.Duration) {
-		logger.Debug("appended", "index", uint64(index), "commands", commands, "bytes", bytes, "took", took)
-	}
-	e.Conflict = func(index oplog.Index) {
-		logger.Debug("lost the race for a slot", "index", uint64(index))
+	if logger.Enabled(context.Background(), slog.LevelDebug) {
+		e.Applied = func(index oplog.Index, commands int) {
+			logger.Debug("applied", "index", uint64(index), "commands", commands)
+		}
+		e.Appended = func(index oplog.Index, commands, bytes int, took time.Duration) {
+			logger.Debug("appended", "index", uint64(index), "commands", commands, "bytes", bytes, "took", took)
+		}
+		e.Conflict = func(index oplog.Index) {
+			logger.Debug("lost the race for a slot", "index", uint64(index))
+		}
+		e.Truncated = func(below oplog.Index, rows int) {
+			logger.Debug("truncated", "below", uint64(below), "rows", rows)
+		}
 	}
 	retries := newRetryLog(logger, time.Now)
 	e.Retry = retries.tell
@@ -34,9 +39,6 @@ func listen(o *headwater.Options, logger *slog.Logger) <-chan struct{} {
 			return
 		}
 		logger.Info("snapshot", "index", uint64(index), "bytes", bytes, "took", took)
-	}
-	e.Truncated = func(below oplog.Index, rows int) {
-		logger.Debug("truncated", "below", uint64(below), "rows", rows)
 	}
 	e.Installed = func(index oplog.Index) {
 		logger.Info("installed a snapshot", "index", uint64(index))
