@@ -36,6 +36,16 @@ func newGate() *gate {
 
 func applied(ps []meta.Proposal) []meta.Answer { return appliedAt(5, len(ps)) }
 
+// unrefused ends the test at the first answer that is an error.
+func unrefused(t *testing.T, answers []meta.Answer) {
+	t.Helper()
+	for _, a := range answers {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+}
+
 // calls lets n goroutines propose one put each, and returns their answers when all have one.
 func calls(ctx context.Context, c *client.Client, n int) (answers func() []meta.Answer) {
 	out := make([]meta.Answer, n)
@@ -127,11 +137,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		t.Errorf("%d commands in the fourth request, want 4", len(ps))
 	}
 	for _, d := range done {
-		for _, a := range d() {
-			if a.Err != nil {
-				t.Error(a.Err)
-			}
-		}
+		unrefused(t, d())
 	}
 }
 
@@ -164,9 +170,7 @@ func TestGivingUpAGatheredCall(t *testing.T) {
 		t.Errorf("the next request has %v, want the call that is still waited for", ps)
 	}
 	g.answer <- applied
-	if a := kept()[0]; a.Err != nil {
-		t.Error(a.Err)
-	}
+	unrefused(t, kept())
 }
 
 // TestBytesOfACallThatWasGivenUp may be changed by the caller at once, whatever is still sent.
@@ -213,11 +217,7 @@ func TestGatheredRetriesKeepTheirRequests(t *testing.T) {
 		t.Errorf("sent again: %+v, first %+v", again, sent)
 	}
 	g.answer <- applied
-	for _, a := range append(<-two, other()...) {
-		if a.Err != nil {
-			t.Error(a.Err)
-		}
-	}
+	unrefused(t, append(<-two, other()...))
 }
 
 // TestCallsStayWhole: a call's commands go in one request and in their order; one that fills a request goes alone.
@@ -258,11 +258,7 @@ func TestCallsStayWhole(t *testing.T) {
 		g.answer <- applied
 	}
 	for range 3 {
-		for _, a := range <-done {
-			if a.Err != nil {
-				t.Fatal(a.Err)
-			}
-		}
+		unrefused(t, <-done)
 	}
 	// More than fits in one request is sent one request after another, as without gathering.
 	go func() { done <- c.Propose(t.Context(), many("d", 1500)...) }()
