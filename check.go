@@ -2,6 +2,7 @@ package headwater
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func Check(ctx context.Context, log oplog.Log, progress func(done, total uint64)
 	if err != nil {
 		return CheckReport{}, fmt.Errorf("look at the log: %w", err)
 	}
-	c := &checker{m: machine(), digests: map[oplog.Index]replica.Digest{}}
+	c := &checker{m: machine(), digests: map[oplog.Index]replica.Digest{}, last: map[oplog.Index]uint64{}}
 	c.OldestIndex, c.NewestIndex = uint64(bounds.Oldest), uint64(bounds.Newest)
 	if bounds.Snapshot.Parts > 0 {
 		c.SnapshotIndex, c.SnapshotSize = uint64(bounds.Snapshot.Index), bounds.Snapshot.Size
@@ -68,8 +69,9 @@ type checker struct {
 	m       replica.Machine[*meta.State, meta.Answer]
 	genesis *replica.Genesis
 	snap    *replica.Snapshot[*meta.State]
-	state   *meta.State // nil: not known at this point of the log
-	at      oplog.Index // of state
+	state   *meta.State            // nil: not known at this point of the log
+	at      oplog.Index            // of state
+	last    map[oplog.Index]uint64 // the checksum of the row before, if it could be read, and of the snapshot's last one
 	digests map[oplog.Index]replica.Digest
 	unsaid  int // faults beyond maxFaults
 }
@@ -93,6 +95,7 @@ func (c *checker) load(ctx context.Context, log oplog.Log) error {
 		return err
 	}
 	c.snap, c.genesis = snap, &snap.Genesis
+	c.last[snap.Index] = snap.Row
 	if uint64(snap.Index) == c.SnapshotIndex && snap.Size != c.SnapshotSize { // else a newer one has come since
 		c.fault("snapshot at index %d: its row says %d bytes, its parts have %d", snap.Index, c.SnapshotSize, snap.Size)
 	}
@@ -158,6 +161,7 @@ func (c *checker) row(row oplog.Row) {
 		c.state = nil
 		return
 	}
+	c.chain(&r)
 	c.Commands += uint64(len(r.Commands))
 	if c.genesis != nil && r.Incarnation != c.genesis.Incarnation {
 		c.fault("row %d belongs to incarnation %s, the cluster is at %s", row.Index, incarnation(r.Incarnation), incarnation(c.genesis.Incarnation))
@@ -176,6 +180,18 @@ func (c *checker) row(row oplog.Row) {
 	if c.state != nil && c.at+1 == row.Index {
 		c.apply(row.Index, r.Commands)
 	}
+}
+
+// chain checks that a row follows on the one before it, and that a snapshot stands on the row at its index.
+func (c *checker) chain(r *replica.RowInfo) {
+	if last, known := c.last[r.Index-1]; known && last != r.Previous {
+		c.fault("row %d follows on a row with checksum %016x, row %d has %016x", r.Index, r.Previous, r.Index-1, last)
+	}
+	delete(c.last, r.Index-1)
+	if row, known := c.last[r.Index]; known && row != r.Checksum {
+		c.fault("snapshot at index %d is of a history whose row %d has checksum %016x, the row there has %016x", r.Index, r.Index, row, r.Checksum)
+	}
+	c.last[r.Index] = r.Checksum
 }
 
 // adopt takes the snapshot's state where a row is reached that follows it and the replay has no state of its own; where
@@ -210,6 +226,7 @@ func (c *checker) first(row oplog.Row) {
 			c.genesis.ClusterID, incarnation(c.genesis.Incarnation))
 	}
 	c.genesis, c.state, c.at = &g, c.m.Empty, 0
+	c.last[0] = binary.BigEndian.Uint64(oplog.Mark(row.Payload))
 	c.remember()
 }
 

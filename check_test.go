@@ -87,24 +87,24 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a row stands where another belongs", 0, func(t *testing.T, m *oplog.Memory) { m.Put(7, payload(t, m, 6)) }, []string{"it says that it is row 6"}},
 		{"a row is of another incarnation", 0, func(t *testing.T, m *oplog.Memory) {
 			m.Put(8, rewritten(t, m, 8, func(r *replica.RowInfo) { r.Incarnation ^= 1 }))
-		}, []string{"row 8 belongs to incarnation"}},
+		}, []string{"row 8 belongs to incarnation", "row 9 follows on"}},
 		{"a command cannot be decoded", 0, func(t *testing.T, m *oplog.Memory) {
 			m.Put(9, rewritten(t, m, 9, func(r *replica.RowInfo) { r.Commands = [][]byte{{0xff, 1, 2}} }))
-		}, []string{"row 9, command 0"}},
+		}, []string{"row 9, command 0", "row 10 follows on"}},
 		{"a command was exchanged", 0, func(t *testing.T, m *oplog.Memory) {
 			other, err := meta.AppendProposal(nil, meta.Proposal{Stamp: 1, Command: meta.PutKey{Key: "other", Value: []byte("x")}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.Put(5, rewritten(t, m, 5, func(r *replica.RowInfo) { r.Commands = [][]byte{other} }))
-		}, []string{"row 6: its writer", "row 7: its writer", "row 8: its writer", "row 9: its writer", "row 10: its writer"}},
+		}, []string{"row 6 follows on a row with checksum", "row 6: its writer", "row 7: its writer", "row 8: its writer", "row 9: its writer", "row 10: its writer"}},
 		{"a row below the snapshot was exchanged", 8, func(t *testing.T, m *oplog.Memory) {
 			other, err := meta.AppendProposal(nil, meta.Proposal{Stamp: 1, Command: meta.PutKey{Key: "other", Value: []byte("x")}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.Put(8, rewritten(t, m, 8, func(r *replica.RowInfo) { r.Commands = [][]byte{other} }))
-		}, []string{"snapshot at index 8 has digest", "row 9: its writer", "row 10: its writer"}},
+		}, []string{"snapshot at index 8 is of a history", "snapshot at index 8 has digest", "row 9 follows on a row with checksum", "row 9: its writer", "row 10: its writer"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

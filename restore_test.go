@@ -18,8 +18,8 @@ type leaper struct {
 	inner oplog.Log
 }
 
-func (l leaper) Leap(ctx context.Context, from, to oplog.Index, payload []byte) error {
-	return l.inner.(oplog.Leaper).Leap(ctx, from, to, payload)
+func (l leaper) Leap(ctx context.Context, from, to oplog.Index, mark, payload []byte) error {
+	return l.inner.(oplog.Leaper).Leap(ctx, from, to, mark, payload)
 }
 
 // done proposes a command that must succeed.

@@ -76,6 +76,18 @@ func (m *Memory) newest() (Index, bool) {
 	return m.rows[len(m.rows)-1].Index, true
 }
 
+// ends reports whether the log ends with a row at index that ends with mark. It needs the lock.
+func (m *Memory) ends(index Index, mark []byte) bool {
+	newest, ok := m.newest()
+	return ok && newest == index && m.has(index, mark)
+}
+
+// has reports whether there is a row at index that ends with mark. It needs the lock.
+func (m *Memory) has(index Index, mark []byte) bool {
+	i, found := m.find(index)
+	return found && bytes.HasSuffix(m.rows[i].Payload, mark)
+}
+
 // wake tells every waiter that the log has grown. It needs the lock.
 func (m *Memory) wake() {
 	close(m.grown)
@@ -130,7 +142,7 @@ func (l *memoryLog) Init(ctx context.Context, genesis []byte) error {
 	return nil
 }
 
-func (l *memoryLog) Append(ctx context.Context, at Index, payload []byte) error {
+func (l *memoryLog) Append(ctx context.Context, at Index, mark, payload []byte) error {
 	if err := l.beginWrite(ctx, "append"); err != nil {
 		return err
 	}
@@ -143,8 +155,7 @@ func (l *memoryLog) Append(ctx context.Context, at Index, payload []byte) error 
 	if !m.exists {
 		return fmt.Errorf("append row %d: %w", at, ErrNoCluster)
 	}
-	newest, ok := m.newest()
-	if !ok || newest != at-1 {
+	if !m.ends(at-1, mark) {
 		return fmt.Errorf("append row %d: %w", at, ErrConflict)
 	}
 	m.rows = append(m.rows, Row{at, bytes.Clone(payload)})
@@ -152,7 +163,7 @@ func (l *memoryLog) Append(ctx context.Context, at Index, payload []byte) error 
 	return nil
 }
 
-func (l *memoryLog) Leap(ctx context.Context, from, to Index, payload []byte) error {
+func (l *memoryLog) Leap(ctx context.Context, from, to Index, mark, payload []byte) error {
 	if err := l.beginWrite(ctx, "leap"); err != nil {
 		return err
 	}
@@ -162,7 +173,7 @@ func (l *memoryLog) Leap(ctx context.Context, from, to Index, payload []byte) er
 	m := l.db
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if newest, ok := m.newest(); !ok || newest != from {
+	if !m.ends(from, mark) {
 		return fmt.Errorf("leap from row %d to %d: %w", from, to, ErrConflict)
 	}
 	m.rows = append(m.rows, Row{to, bytes.Clone(payload)})
@@ -225,7 +236,8 @@ func (l *memoryLog) Bounds(ctx context.Context) (Bounds, error) {
 	b := Bounds{Empty: len(m.rows) == 0, Authoritative: true}
 	if !b.Empty {
 		b.Oldest = m.rows[0].Index
-		b.Newest, _ = m.newest()
+		newest := m.rows[len(m.rows)-1]
+		b.Newest, b.Mark = newest.Index, bytes.Clone(Mark(newest.Payload))
 	}
 	if m.snapshot != nil {
 		b.Snapshot = m.snapshot.info
@@ -280,14 +292,14 @@ func (l *memoryLog) Close() error {
 	return nil
 }
 
-func (l *memoryLog) CreateSnapshot(ctx context.Context, at Index) (SnapshotWriter, error) {
+func (l *memoryLog) CreateSnapshot(ctx context.Context, at Index, mark []byte) (SnapshotWriter, error) {
 	if err := l.begin(ctx, "create a snapshot"); err != nil {
 		return nil, err
 	}
 	if at > MaxIndex {
 		return nil, fmt.Errorf("create a snapshot at %d: %w", at, ErrExhausted)
 	}
-	return &memoryWriter{log: l, s: memorySnapshot{info: SnapshotInfo{Index: at}}}, nil
+	return &memoryWriter{log: l, mark: mark, s: memorySnapshot{info: SnapshotInfo{Index: at}}}, nil
 }
 
 func (l *memoryLog) OpenSnapshot(ctx context.Context) (SnapshotReader, error) {
@@ -308,6 +320,7 @@ func (l *memoryLog) OpenSnapshot(ctx context.Context) (SnapshotReader, error) {
 // memoryWriter gathers parts where nobody sees them: a writer that is forgotten leaves nothing behind.
 type memoryWriter struct {
 	log       *memoryLog
+	mark      []byte
 	s         memorySnapshot
 	committed bool
 }
@@ -347,8 +360,8 @@ func (w *memoryWriter) Commit(ctx context.Context) error {
 	if m.snapshot != nil && m.snapshot.info.Index >= w.s.info.Index {
 		return fmt.Errorf("commit the snapshot at %d over the one at %d: %w", w.s.info.Index, m.snapshot.info.Index, ErrConflict)
 	}
-	if newest, ok := m.newest(); ok && newest < w.s.info.Index {
-		return fmt.Errorf("commit the snapshot at %d: newest row is %d: %w", w.s.info.Index, newest, ErrConflict)
+	if len(m.rows) > 0 && !m.has(w.s.info.Index, w.mark) {
+		return fmt.Errorf("commit the snapshot at %d: the log has no such row: %w", w.s.info.Index, ErrConflict)
 	}
 	m.snapshot, w.committed = &w.s, true
 	return nil

@@ -36,11 +36,19 @@ type Row struct {
 	Payload []byte // owned by the receiver
 }
 
+// MarkSize is the size of the mark of a row in bytes, unless its payload is shorter.
+const MarkSize = 8
+
+// Mark returns what tells a row from any other that may stand at its index: the last MarkSize bytes of its payload, all of
+// a shorter one. Rows of the engine end with a checksum. The result shares memory with payload.
+func Mark(payload []byte) []byte { return payload[max(0, len(payload)-MarkSize):] }
+
 // Bounds is what one consistent look at the log found (one transaction, one moment).
 type Bounds struct {
 	Empty    bool         // no row is present; Oldest and Newest are then 0
 	Oldest   Index        // the lowest row present
 	Newest   Index        // the highest row present
+	Mark     []byte       // of that row; owned by the receiver
 	Snapshot SnapshotInfo // the current snapshot; Snapshot.Parts is 0 where there is none
 	// Authoritative is true if the look was made where writes are decided and after every earlier commit was
 	// visible: never on a standby or a lagging member. Only such a look may prove that a row is missing.
@@ -73,16 +81,17 @@ type Log interface {
 	// succeeds. Nothing else ever creates a table or a row 0.
 	Init(ctx context.Context, genesis []byte) error
 
-	// Append writes payload at index at. It succeeds only while row at-1 is present and is the newest one, both
-	// decided in the same instant as the write, so that an index whose row was truncated can never be taken
-	// again (Truncate keeps the newest row). ErrConflict: the slot was taken, its predecessor is not there, or
+	// Append writes payload at index at. It succeeds only while row at-1 is present, is the newest one and ends with mark,
+	// all decided in the same instant as the write: so an index whose row was truncated can never be taken
+	// again (Truncate keeps the newest row), and nobody writes on after a row that the database has lost and another one
+	// has replaced. ErrConflict: the slot was taken, its predecessor is not there or is another one, or
 	// (where the log is a Turnstile) another writer has the turn.
-	// Whoever appends must have seen row at-1. When ctx ends the statement is not cancelled on the server;
+	// Whoever appends must have seen row at-1, and mark is its Mark; no bytes ask for none. When ctx ends the statement is not cancelled on the server;
 	// the outcome is then unknown. The payload is not kept after the call returns, unless the outcome is unknown.
 	// Where the database may show a row before everything that is to keep it has it, an append that does not succeed and
 	// may have left such a row ends in ErrNotDurable. While an append is under way its row may be readable already; it is
 	// durable only once the append has succeeded.
-	Append(ctx context.Context, at Index, payload []byte) error
+	Append(ctx context.Context, at Index, mark, payload []byte) error
 
 	// Read returns rows with an index above after (all rows, row 0 too, for Beginning), in ascending order, as many as are there and fit into
 	// maxBytes of payload, but at least one if there is one, and at most MaxRead. Where row after+1 was truncated
@@ -99,8 +108,9 @@ type Log interface {
 	// for no reason, and never later than the log's poll interval after such a row became visible.
 	Wait(ctx context.Context, after Index) error
 
-	// CreateSnapshot starts to store a snapshot that stands for all rows up to at.
-	CreateSnapshot(ctx context.Context, at Index) (SnapshotWriter, error)
+	// CreateSnapshot starts to store a snapshot that stands for all rows up to at, the last of which ends with mark, as in
+	// Append. The slice is kept.
+	CreateSnapshot(ctx context.Context, at Index, mark []byte) (SnapshotWriter, error)
 
 	// OpenSnapshot opens the current snapshot for reading. ErrNoSnapshot where there is none.
 	OpenSnapshot(ctx context.Context) (SnapshotReader, error)
@@ -132,10 +142,10 @@ type Turnstile interface {
 
 // Leaper is what a Log must be for its cluster to be restored: one whose row indexes can be raised.
 type Leaper interface {
-	// Leap writes payload at index to, far above row from, which must be the newest one in the same instant; ErrConflict
-	// where it is not. It is the one way in which a log gets a hole, and whoever makes it stores a snapshot at to and truncates
+	// Leap writes payload at index to, far above row from, which must be the newest one and end with mark in the same
+	// instant; ErrConflict where it is not. It is the one way in which a log gets a hole, and whoever makes it stores a snapshot at to and truncates
 	// what is below at once: until then no reader comes past it and no writer appends. Errors are as of Append.
-	Leap(ctx context.Context, from, to Index, payload []byte) error
+	Leap(ctx context.Context, from, to Index, mark, payload []byte) error
 }
 
 // MaxPart is the largest part of a snapshot in bytes.
@@ -147,7 +157,7 @@ type SnapshotWriter interface {
 	WritePart(ctx context.Context, part []byte) error
 	// Commit makes the parts the current snapshot, in one small transaction and only over an older one (or
 	// none), and sweeps the parts of the one before. ErrConflict: one as new or newer is current, or the log holds
-	// rows but none at or above the index (a snapshot of a history that the log does not have); nothing changed.
+	// rows but not the row at its index, with its mark (a snapshot of a history that the log does not have); nothing changed.
 	// After ErrUnknown it may be called again.
 	Commit(ctx context.Context) error
 	// Abort drops the parts. It does nothing after Commit succeeded, and leaves them to the next commit's sweep after one
@@ -167,7 +177,7 @@ type SnapshotReader interface {
 // What Append and the rest end with. Each implementation maps its database's error codes to these by number,
 // never by text.
 var (
-	// ErrConflict: the slot is taken, its predecessor is not there, it is another writer's turn, or a newer snapshot is
+	// ErrConflict: the slot is taken, its predecessor is not there or another one, it is another writer's turn, or a newer snapshot is
 	// current. Not applied.
 	ErrConflict = errors.New("lost the race for the slot")
 	// ErrUnknown: the statement may or may not have taken effect, and may still.

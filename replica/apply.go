@@ -38,6 +38,11 @@ func (s *tailStep[S, R]) apply() (applied[R], bool) {
 			ErrUndecodable, at, row.Incarnation, s.genesis.Incarnation))
 		return applied[R]{}, false
 	}
+	if row.Previous != s.row {
+		s.become(Rewound, s.applied, fmt.Sprintf("row %d follows on a row with checksum %016x, and the one that was applied here has "+
+			"%016x: the database lost acknowledged rows, and others stand in their place", at, row.Previous, s.row))
+		return applied[R]{}, false
+	}
 	if s.contradicts(&row) {
 		return applied[R]{}, false
 	}
@@ -55,8 +60,8 @@ func (s *tailStep[S, R]) apply() (applied[R], bool) {
 		s.page[0] = oplog.Row{} // the next read is made while the rest of the page is held
 		s.page = s.page[1:]
 	}
-	s.state, s.applied, s.digest = next, at, digest
-	s.ring.put(at, digest, row.Checksum)
+	s.state, s.applied, s.digest, s.row, s.last, s.shown = next, at, digest, row.Checksum, row.id(), nil
+	s.ring.put(at, digest)
 	s.newest = max(s.newest, at)
 	s.missing, s.lagging, s.idle = 0, 0, 0
 	if s.condition == Gap {
@@ -117,6 +122,7 @@ type rebuild[S any] struct {
 	state  S
 	index  oplog.Index // where it stands: the index applied, or above it where only a newer snapshot is there
 	digest Digest
+	row    uint64 // the checksum of the row there
 	ring   ring
 	whole  bool // it was built; false: what the log holds does not lead to the index
 }
@@ -141,16 +147,13 @@ func (s *tailStep[S, R]) rebuilt(b *rebuild[S], err error, now time.Time) rebuil
 	}
 	s.contradiction, s.readAt = nil, now
 	if b.whole {
-		for i := range b.ring.entries {
-			e := &b.ring.entries[i]
-			if mine, ok := s.ring.get(e.index); ok && e.known && e.row != 0 && mine.row != 0 && e.row != mine.row {
-				s.become(Rewound, e.index, fmt.Sprintf("row %d is not the row that was applied here: the history has been replaced", e.index))
-				return rebuiltFinal
-			}
+		if b.index == s.applied && b.row != s.row {
+			s.become(Rewound, s.applied, fmt.Sprintf("row %d is not the row that was applied here: the history has been replaced", s.applied))
+			return rebuiltFinal
 		}
 		if b.index != s.applied || b.digest != s.digest {
 			healedRing := b.ring
-			s.set(b.state, b.index, b.digest)
+			s.set(b.state, b.index, b.digest, b.row)
 			s.ring = healedRing
 			s.healed++
 			return rebuiltHealed

@@ -19,7 +19,8 @@ import (
 //
 //  1. One append is under way at a time, so the order of the queue is the order of the rows.
 //  2. It appends at n+1 only after row n was seen: applied by the tailer, or acknowledged to the flusher itself. In
-//     the second case it need not wait for the tailer, up to maxAhead rows.
+//     the second case it need not wait for the tailer, up to maxAhead rows. It says which row n it saw, by what that ends
+//     with: where the database has lost it and holds another one in its place, the append is refused.
 //  3. A batch is appended under its number at one slot only, with the same bytes every time. Its commands go to
 //     another slot only once that slot is known to hold another row, or the database has vouched that no statement
 //     took effect. A statement that arrives late therefore meets its slot taken, or its predecessor truncated.
@@ -77,11 +78,11 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 			if b == nil {
 				continue // all of it was given up in between
 			}
-			row, payload = r.encodeRow(b, facts)
-			step.took(b.slot, len(row.Commands), len(payload))
-			r.append(ctx, step, b, row, payload)
+			row, payload = r.encodeRow(b, facts, step.last(facts))
+			step.took(&row, len(payload))
+			r.append(ctx, step, b, step.mark(facts), row, payload)
 		case flushAsk:
-			r.append(ctx, step, b, row, payload)
+			r.append(ctx, step, b, step.mark(facts), row, payload)
 		}
 	}
 }
@@ -108,11 +109,11 @@ func (r *Replica[S, R]) passTurn(step *flushStep) {
 	r.turnstile.PassTurn(ctx)
 }
 
-// encodeRow makes the row and its payload of b. The row's commands share memory with the payload and no longer with
+// encodeRow makes the row and its payload of b, to follow on a row with the checksum previous. The row's commands share memory with the payload and no longer with
 // the callers' slices, so that the machine may keep them.
-func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts) (RowInfo, []byte) {
+func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts, previous uint64) (RowInfo, []byte) {
 	row := RowInfo{
-		Index: b.slot, Incarnation: r.genesis.Incarnation, Writer: r.token, Batch: b.number,
+		Index: b.slot, Incarnation: r.genesis.Incarnation, Previous: previous, Writer: r.token, Batch: b.number,
 		Seen: f.applied, SeenDigest: f.digest, Commands: b.commands,
 	}
 	size := rowOverhead
@@ -132,12 +133,12 @@ func (r *Replica[S, R]) encodeRow(b *batch[R], f flushFacts) (RowInfo, []byte) {
 	return row, payload
 }
 
-// append sends the batch in hand and deals with how that ended.
-func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R], row RowInfo, payload []byte) {
+// append sends the batch in hand, to follow on a row that ends with mark, and deals with how that ended.
+func (r *Replica[S, R]) append(ctx context.Context, step *flushStep, b *batch[R], mark []byte, row RowInfo, payload []byte) {
 	r.table.ask(b.slot)
 	start := r.o.World.Now()
 	asking, cancel := r.o.World.Timeout(ctx, appendPatience)
-	err := r.log.Append(asking, b.slot, payload)
+	err := r.log.Append(asking, b.slot, mark, payload)
 	cancel()
 	if err != nil && !errors.Is(err, oplog.ErrConflict) { // it may not have come so far as to end the turn
 		r.passTurn(step)
@@ -177,6 +178,8 @@ func (t *table[R]) flushFacts(b *batch[R], now time.Time) flushFacts {
 		now:      now,
 		applied:  t.status.Applied,
 		digest:   t.status.Digest,
+		row:      t.row,
+		shown:    t.shown,
 		newest:   t.status.Newest,
 		queued:   t.queuedLive > 0,
 		held:     t.held,

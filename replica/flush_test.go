@@ -141,11 +141,11 @@ type smallLog struct {
 
 func (l smallLog) Info() oplog.Info { return oplog.Info{MaxPayload: l.says} }
 
-func (l smallLog) Append(ctx context.Context, at oplog.Index, payload []byte) error {
+func (l smallLog) Append(ctx context.Context, at oplog.Index, mark, payload []byte) error {
 	if err := oplog.CheckAppend(at, len(payload), l.max); err != nil {
 		return err
 	}
-	return l.Log.Append(ctx, at, payload)
+	return l.Log.Append(ctx, at, mark, payload)
 }
 
 // TestTooLarge: a command above the limit of the database is refused before it is sent, and the others of its call are

@@ -33,6 +33,7 @@ type flushStep struct {
 	phase  flushPhase
 	number uint64      // of the last batch made
 	own    oplog.Index // the newest row that the database acknowledged to us: as good as seen, we wrote it
+	ownRow uint64      // its checksum
 	until  time.Time   // no statement before this moment, unless the log moves on
 	losses int         // slots lost in a row
 	fair   bool        // the log is a turnstile
@@ -45,9 +46,11 @@ type flushStep struct {
 
 	// The batch in hand, in the phases after flushFree.
 	slot    oplog.Index
-	size    int  // of its payload in bytes
-	count   int  // its commands
-	doubted bool // at least one statement for this slot ended without saying what it did
+	row     uint64 // checksum of its row
+	follows uint64 // and of the row before
+	size    int    // of its payload in bytes
+	count   int    // its commands
+	doubted bool   // at least one statement for this slot ended without saying what it did
 }
 
 type flushPhase int
@@ -64,6 +67,8 @@ type flushFacts struct {
 	now      time.Time
 	applied  oplog.Index // what the tailer has applied, and answered
 	digest   Digest      // of that state
+	row      uint64      // checksum of the row applied last
+	shown    []byte      // what that row ends with in the log, where it is damaged there
 	newest   oplog.Index // the newest row known to be in the log
 	queued   bool        // something waits to be appended
 	held     bool        // a gap: nothing may be proposed
@@ -150,6 +155,22 @@ func (s *flushStep) next(f flushFacts) flushDo {
 	return flushDo{kind: flushTake, at: seen + 1, number: s.number}
 }
 
+// last returns the checksum of the row that the next append follows on.
+func (s *flushStep) last(f flushFacts) uint64 {
+	if s.own > f.applied {
+		return s.ownRow
+	}
+	return f.row
+}
+
+// mark is what the row before the batch in hand must end with in the log.
+func (s *flushStep) mark(f flushFacts) []byte {
+	if f.shown != nil && s.slot == f.applied+1 {
+		return f.shown
+	}
+	return mark(s.follows)
+}
+
 // turned tells how the wait for a turn ended: with the newest row of that moment, or an error.
 func (s *flushStep) turned(newest oplog.Index, err error, now time.Time) {
 	if err == nil {
@@ -173,9 +194,9 @@ func (s *flushStep) rest() time.Duration {
 
 func (s *flushStep) free() { s.phase, s.doubted = flushFree, false }
 
-// took tells that a batch of count commands was made for slot, size bytes as a payload.
-func (s *flushStep) took(slot oplog.Index, count, size int) {
-	s.phase, s.slot, s.count, s.size, s.doubted = flushAsking, slot, count, size, false
+// took tells that a batch was made to be row, size bytes as a payload.
+func (s *flushStep) took(row *RowInfo, size int) {
+	s.phase, s.slot, s.row, s.follows, s.count, s.size, s.doubted = flushAsking, row.Index, row.Checksum, row.Previous, len(row.Commands), size, false
 }
 
 // flushVerdict says what the end of an append means for the batch in hand.
@@ -195,7 +216,7 @@ func (s *flushStep) appended(err error, now time.Time) (flushVerdict, error) {
 	s.passed()
 	switch {
 	case err == nil:
-		s.own, s.losses, s.errs, s.until = s.slot, 0, 0, time.Time{}
+		s.own, s.ownRow, s.losses, s.errs, s.until = s.slot, s.row, 0, 0, time.Time{}
 		s.free()
 		return verdictLanded, nil
 	case s.doubted || !oplog.NotApplied(err):

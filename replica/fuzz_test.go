@@ -38,7 +38,7 @@ func FuzzDecodeGenesis(f *testing.F) {
 }
 
 // snapHeader is how many bytes of the snapshot that FuzzSnapshotFile makes come before the state.
-const snapHeader = 2 + 1 + 8 + 16 + 1 + 16 + 8
+const snapHeader = 2 + 1 + 8 + 16 + 1 + 8 + 16 + 8
 
 // FuzzSnapshotFile: whatever stands in the stored snapshot, reading it neither panics nor yields a state that is not
 // the one of the digest; and a good one that is cut, or has one byte changed, is always refused. The state inside is

@@ -90,6 +90,8 @@ type table[R any] struct {
 	held    bool  // the flusher must not append: a gap
 	closing bool
 	status  Status
+	row     uint64 // checksum of the row that was applied last
+	shown   []byte // what it ends with in the log, where it is damaged there
 	faults  faults
 	current time.Time // when the view was last known to hold the newest row
 	meter   snapMeter

@@ -264,7 +264,7 @@ func (r *Replica[S, R]) begin(ctx context.Context) (*tailStep[S, R], error) {
 	}
 	now := r.o.World.Now()
 	tail.current = now
-	tail.set(snap.State, snap.Index, snap.Digest)
+	tail.set(snap.State, snap.Index, snap.Digest, snap.Row)
 	tail.behind()
 	tail.looked(bounds, nil, now)
 	r.table.init(now, r.o.World.Step)
@@ -305,7 +305,7 @@ func (r *Replica[S, R]) base(ctx context.Context, bounds oplog.Bounds) (*Snapsho
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot[S]{Genesis: g, State: r.m.Empty, Digest: r.m.Digest(r.m.Empty)}, nil
+	return &Snapshot[S]{Genesis: g, Row: g.link(), State: r.m.Empty, Digest: r.m.Digest(r.m.Empty)}, nil
 }
 
 // ReadGenesis reads what row 0 says. Where row 0 was truncated the error wraps oplog.ErrCorrupt; the snapshot says it

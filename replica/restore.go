@@ -35,7 +35,8 @@ func Restore[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], leap
 		return Restored{}, fmt.Errorf("restore: %w", err)
 	}
 	done := Restored{From: old.Index}
-	if err := r.leap(ctx, up, old, leap, first, &done); err != nil {
+	row, err := r.leap(ctx, up, old, leap, first, &done)
+	if err != nil {
 		return Restored{}, fmt.Errorf("restore: %w", err)
 	}
 	state, err := change(old.State, done.To-1)
@@ -48,7 +49,7 @@ func Restore[S, R any](ctx context.Context, log oplog.Log, m Machine[S, R], leap
 	}
 	r.genesis = done.Genesis
 	s := snapshotter[S, R]{r: r}
-	if _, err := s.store(ctx, &View[S]{Index: done.To, State: state}); err != nil {
+	if _, err := s.store(ctx, &View[S]{Index: done.To, row: row, State: state}); err != nil {
 		return Restored{}, fmt.Errorf("restore: store the snapshot at index %d: %w", done.To, err)
 	}
 	for {
@@ -72,6 +73,7 @@ func (r *Replica[S, R]) head(ctx context.Context) (*Snapshot[S], error) {
 	if err != nil {
 		return nil, err
 	}
+	r.genesis = base.Genesis
 	newest := max(bounds.Newest, base.Index)
 	built, err := r.rebuild(ctx, newest)
 	if err != nil {
@@ -84,7 +86,7 @@ func (r *Replica[S, R]) head(ctx context.Context) (*Snapshot[S], error) {
 			base.Genesis.Incarnation = info.Incarnation
 		}
 	}
-	return &Snapshot[S]{Index: built.index, Genesis: base.Genesis, Digest: built.digest, State: built.state}, nil
+	return &Snapshot[S]{Index: built.index, Genesis: base.Genesis, Row: built.row, Digest: built.digest, State: built.state}, nil
 }
 
 // begun returns the row at newest where it is one that an earlier Restore has left, from the state at from.
@@ -97,20 +99,21 @@ func (r *Replica[S, R]) begun(ctx context.Context, newest oplog.Index, g Genesis
 	return info, err == nil && info.Incarnation != g.Incarnation && info.Seen == from && info.SeenDigest == digest && newest > from+1
 }
 
-// leap writes the first row of the new history, unless it is there already.
-func (r *Replica[S, R]) leap(ctx context.Context, up oplog.Leaper, old *Snapshot[S], leap oplog.Index, first []byte, done *Restored) error {
+// leap writes the first row of the new history, unless it is there already, and returns its checksum.
+func (r *Replica[S, R]) leap(ctx context.Context, up oplog.Leaper, old *Snapshot[S], leap oplog.Index, first []byte, done *Restored) (uint64, error) {
 	bounds, err := r.log.Bounds(ctx)
 	if err != nil {
-		return fmt.Errorf("look at the log: %w", err)
+		return 0, fmt.Errorf("look at the log: %w", err)
 	}
 	done.Genesis = old.Genesis
 	if bounds.Newest > old.Index { // left by an earlier one
 		done.To = bounds.Newest
-		return nil
+		return checksumOf(bounds.Mark), nil
 	}
 	done.To = old.Index + leap
 	done.Genesis.Incarnation = newIncarnation()
-	row := RowInfo{Index: done.To, Incarnation: done.Genesis.Incarnation, Writer: r.token, Batch: 1, Seen: old.Index,
+	row := RowInfo{Index: done.To, Incarnation: done.Genesis.Incarnation, Previous: old.Row, Writer: r.token, Batch: 1, Seen: old.Index,
 		SeenDigest: old.Digest, Commands: [][]byte{first}}
-	return up.Leap(ctx, old.Index, done.To, AppendRow(nil, &row))
+	payload := AppendRow(nil, &row)
+	return checksumOf(oplog.Mark(payload)), up.Leap(ctx, old.Index, done.To, mark(old.Row), payload)
 }

@@ -18,10 +18,14 @@ import (
 // numbers of 8 bytes have the highest byte first; a varint longer than needed, or bytes after the checksum, make an
 // envelope invalid, so that one content has one encoding.
 //
+// Each row names the one before it, and a snapshot its last one, by checksum: the rows of a history are a chain, and a
+// row of another history does not fit into it. What a row ends with is its oplog.Mark.
+//
 //	genesis (row 0)  version 'G'  cluster id [16]  incarnation [8]  format  checksum [8]
-//	row              version 'R'  own index  incarnation [8]  writer token [16]  batch
+//	row              version 'R'  own index  incarnation [8]  checksum of the row before [8]  writer token [16]  batch
 //	                 index seen  digest seen [16]  number of commands  (length, bytes)…  checksum [8]
-//	snapshot         version 'S'  index  incarnation [8]  cluster id [16]  format  digest [16]  checksum [8]
+//	snapshot         version 'S'  index  incarnation [8]  cluster id [16]  format  checksum of the row at index [8]
+//	                 digest [16]  checksum [8]
 //	                 body (a zstd stream of what Machine.Encode wrote)  checksum [8] over everything before it
 const (
 	envelopeVersion = 1
@@ -31,7 +35,7 @@ const (
 	sumSize         = 8
 
 	// rowOverhead is the most that an envelope adds to its commands, besides commandOverhead for each of them.
-	rowOverhead     = 2 + 10 + 8 + 16 + 10 + 10 + 16 + 2 + sumSize
+	rowOverhead     = 2 + 10 + 8 + 8 + 16 + 10 + 10 + 16 + 2 + sumSize
 	commandOverhead = 4 // the length of a command below 8 MiB
 )
 
@@ -64,6 +68,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 type RowInfo struct {
 	Index       oplog.Index // where the row says that it stands
 	Incarnation uint64      // the history it belongs to
+	Previous    uint64      // the checksum of the row before it
 	Writer      Token       // who appended it
 	Batch       uint64      // the writer's number for what it appended, rising; never used for two contents
 	Seen        oplog.Index // the index of the state that the writer had applied, below Index
@@ -72,12 +77,44 @@ type RowInfo struct {
 	Checksum    uint64      // over all of the above
 }
 
+// rowID is what no two rows have in common. Batches are numbered from 1.
+type rowID struct {
+	writer Token
+	batch  uint64
+}
+
+func (r *RowInfo) id() rowID { return rowID{r.Writer, r.Batch} }
+
+// inspectRow says why what stands at index at cannot be decoded, nil where it can, and which row it says that it is: zero
+// where not even that can be read.
+func inspectRow(at oplog.Index, payload []byte) (error, rowID) {
+	if at == 0 {
+		_, err := DecodeGenesis(payload)
+		return err, rowID{}
+	}
+	r, err := DecodeRow(at, payload)
+	if err == nil || len(payload) < 2 {
+		return err, r.id()
+	}
+	c := wire.NewReader(payload[2:])
+	c.Uvarint()
+	c.Uint64()
+	c.Uint64()
+	copy(r.Writer[:], c.Raw(len(r.Writer)))
+	r.Batch = c.Uvarint()
+	if c.Err() != nil {
+		return err, rowID{}
+	}
+	return err, r.id()
+}
+
 // AppendRow appends the encoding of r to b; r.Checksum is computed, not read. It does not check the limits.
 func AppendRow(b []byte, r *RowInfo) []byte {
 	start := len(b)
 	b = append(b, envelopeVersion, kindRow)
 	b = wire.AppendUvarint(b, uint64(r.Index))
 	b = wire.AppendUint64(b, r.Incarnation)
+	b = wire.AppendUint64(b, r.Previous)
 	b = append(b, r.Writer[:]...)
 	b = wire.AppendUvarint(b, r.Batch)
 	b = wire.AppendUvarint(b, uint64(r.Seen))
@@ -116,6 +153,7 @@ func decodeRow(payload []byte) (RowInfo, error) {
 	r.Checksum = sum
 	r.Index = oplog.Index(c.Uvarint())
 	r.Incarnation = c.Uint64()
+	r.Previous = c.Uint64()
 	copy(r.Writer[:], c.Raw(len(r.Writer)))
 	r.Batch = c.Uvarint()
 	r.Seen = oplog.Index(c.Uvarint())
@@ -141,6 +179,20 @@ func decodeRow(payload []byte) (RowInfo, error) {
 	}
 	return r, nil
 }
+
+// mark is what a row with that checksum ends with.
+func mark(checksum uint64) []byte { return wire.AppendUint64(nil, checksum) }
+
+// checksumOf is the checksum in what a row ends with; 0 where it cannot have one.
+func checksumOf(mark []byte) uint64 {
+	if len(mark) != sumSize {
+		return 0
+	}
+	return binary.BigEndian.Uint64(mark)
+}
+
+// link is the checksum of row 0 of g.
+func (g Genesis) link() uint64 { return checksumOf(oplog.Mark(AppendGenesis(nil, g))) }
 
 // AppendGenesis appends the encoding of g, the payload of row 0, to b.
 func AppendGenesis(b []byte, g Genesis) []byte {

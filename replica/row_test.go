@@ -27,6 +27,7 @@ func sampleRow(commands ...string) replica.RowInfo {
 	r := replica.RowInfo{
 		Index: 1234, Incarnation: 0x1122334455667788, Batch: 300, Seen: 1230,
 		Writer:     replica.Token{0: 1, 15: 2},
+		Previous:   0xa1b2c3d4e5f60718,
 		SeenDigest: replica.Digest{0: 3, 15: 4},
 	}
 	for _, c := range commands {

@@ -19,6 +19,7 @@ import (
 type Snapshot[S any] struct {
 	Index   oplog.Index // the last row that it stands for
 	Genesis Genesis     // the history it belongs to
+	Row     uint64      // the checksum of that row
 	Digest  Digest      // of State: as the header says, and as the machine computed it while decoding
 	State   S
 	Size    int64 // bytes as stored
@@ -27,8 +28,9 @@ type Snapshot[S any] struct {
 // snapWindow bounds what the compressor remembers, and so the memory that reading a snapshot takes besides the state.
 const snapWindow = 1 << 20
 
-// encodeSnapshot writes the snapshot of state at index to w, and returns the checksum it ends with.
-func encodeSnapshot[S, R any](w io.Writer, m *Machine[S, R], g Genesis, index oplog.Index, state S) (err error) {
+// encodeSnapshot writes the snapshot of the view v to w.
+func encodeSnapshot[S, R any](w io.Writer, m *Machine[S, R], g Genesis, v *View[S]) (err error) {
+	index, state := v.Index, v.State
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("encode the state at index %d: panic: %v", index, p)
@@ -42,6 +44,7 @@ func encodeSnapshot[S, R any](w io.Writer, m *Machine[S, R], g Genesis, index op
 	h = wire.AppendUint64(h, g.Incarnation)
 	h = append(h, g.ClusterID[:]...)
 	h = wire.AppendUvarint(h, g.Format)
+	h = wire.AppendUint64(h, v.row)
 	h = append(h, digest[:]...)
 	if _, err := both.Write(seal(h, 0)); err != nil {
 		return err
@@ -150,7 +153,7 @@ func decodeSnapshotHeader[S any](src *sumReader) (*Snapshot[S], error) {
 		_, err = varint() // format
 	}
 	if err == nil {
-		err = read(16 + sumSize) // digest, checksum
+		err = read(8 + 16 + sumSize) // row, digest, checksum
 	}
 	if err != nil {
 		return nil, src.blame(0, err)
@@ -165,6 +168,7 @@ func decodeSnapshotHeader[S any](src *sumReader) (*Snapshot[S], error) {
 	s.Genesis.Incarnation = c.Uint64()
 	copy(s.Genesis.ClusterID[:], c.Raw(len(s.Genesis.ClusterID)))
 	s.Genesis.Format = c.Uvarint()
+	s.Row = c.Uint64()
 	copy(s.Digest[:], c.Raw(len(s.Digest)))
 	if err := c.Done(); err != nil {
 		return nil, bad(err)

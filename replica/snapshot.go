@@ -116,20 +116,20 @@ func (s *snapshotter[S, R]) cycle(ctx context.Context, force bool) (oplog.Index,
 	stored := bounds.Snapshot.Index
 	if (due || force) && view.Index > stored {
 		start := r.o.World.Now()
-		size, err := s.store(ctx, view)
-		if err == nil || !isConflict(err) {
-			r.o.Events.snapshot(view.Index, size, r.o.World.Now().Sub(start), err)
+		size, failed := s.store(ctx, view)
+		if failed == nil || !isConflict(failed) {
+			r.o.Events.snapshot(view.Index, size, r.o.World.Now().Sub(start), failed)
 		}
-		switch {
-		case isConflict(err): // somebody else was faster, and the stored one is as good
-		case err != nil:
-			return 0, fmt.Errorf("store the snapshot at index %d: %w", view.Index, err)
+		if failed == nil || isConflict(failed) {
+			if bounds, err = r.log.Bounds(ctx); err != nil {
+				return 0, fmt.Errorf("look at the log: %w", err)
+			}
+			r.table.stored(bounds.Snapshot)
+			stored = bounds.Snapshot.Index
 		}
-		if bounds, err = r.log.Bounds(ctx); err != nil {
-			return 0, fmt.Errorf("look at the log: %w", err)
+		if failed != nil && stored < view.Index { // else somebody was faster, and the stored one is as good
+			return 0, fmt.Errorf("store the snapshot at index %d: %w", view.Index, failed)
 		}
-		r.table.stored(bounds.Snapshot)
-		stored = bounds.Snapshot.Index
 	}
 	return stored, s.truncate(ctx, bounds)
 }
@@ -137,7 +137,7 @@ func (s *snapshotter[S, R]) cycle(ctx context.Context, force bool) (oplog.Index,
 // store encodes the view, commits it as the snapshot and reads it back.
 func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int64, err error) {
 	r := s.r
-	w, err := r.log.CreateSnapshot(ctx, view.Index)
+	w, err := r.log.CreateSnapshot(ctx, view.Index, mark(view.row))
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 		checked <- err
 	}()
 	parts := &partWriter{ctx: ctx, world: &r.o.World, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
-	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view.Index, view.State)
+	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view)
 	check.CloseWithError(err) // nil: the end of the stream
 	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
 		err = bad

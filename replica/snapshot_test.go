@@ -3,6 +3,7 @@ package replica_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func plant(t testing.TB, index oplog.Index, b []byte) *oplog.Memory {
 	db.Put(index, []byte("the newest row, kept"))
 	log := db.Open()
 	defer log.Close()
-	w, err := log.CreateSnapshot(context.Background(), index)
+	w, err := log.CreateSnapshot(context.Background(), index, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +78,9 @@ func plant(t testing.TB, index oplog.Index, b []byte) *oplog.Memory {
 	}
 	if err := w.Commit(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+	if snap, err := replica.LoadSnapshot(context.Background(), log, machine(nil)); err == nil {
+		db.Put(index, binary.BigEndian.AppendUint64(nil, snap.Row)) // the row that it was taken after, as far as nodes look
 	}
 	return db
 }
@@ -510,7 +514,7 @@ func TestLeftoverBadSnapshot(t *testing.T) {
 		fill(t, db, never, 50)
 		r := open(t, db.Open(), replica.Options{SnapshotInterval: 1000, KeepRows: 10})
 		log := db.Open()
-		w, err := log.CreateSnapshot(t.Context(), 50)
+		w, err := log.CreateSnapshot(t.Context(), 50, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

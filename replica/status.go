@@ -159,11 +159,11 @@ func (t *table[R]) waiters(b *batch[R], out []waiting[R]) []waiting[R] {
 // applied notes that a row was applied and its view published, and answers its waiters where it is ours. It tells
 // whether a snapshot is due and whether the flusher may have something to do. Index, answers and the end of the batch
 // change under one lock: the flusher relies on it.
-func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index, out *applied[R]) (due, wake bool) {
+func (t *table[R]) applied(index oplog.Index, digest Digest, row uint64, newest oplog.Index, out *applied[R]) (due, wake bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	wake = t.queuedLive > 0 || len(t.batches) > 0
-	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
+	t.status.Applied, t.status.Digest, t.row, t.shown, t.status.Newest = index, digest, row, nil, newest
 	own := slices.IndexFunc(t.batches, func(b *batch[R]) bool { return b.number == out.batch && b.slot == index })
 	if out.batch != 0 && own >= 0 {
 		if b := t.batches[own]; b.slot == t.asking { // what the append will say is waited for: see oplog.ErrNotDurable
@@ -173,6 +173,13 @@ func (t *table[R]) applied(index oplog.Index, digest Digest, newest oplog.Index,
 		}
 	}
 	return t.meter.row(index, out.bytes, out.batch != 0), wake
+}
+
+// show takes what the row applied last ends with in the log, where it is damaged there.
+func (t *table[R]) show(ending []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.shown = ending
 }
 
 // waiting is an entry whose row was jumped over, with what it proposed.
@@ -185,11 +192,11 @@ type waiting[R any] struct {
 // jumped notes that the state was replaced by one at index, and takes the waiters whose rows may be among those that
 // were jumped over. They are the caller's to settle. A batch that is being appended for the first time is left alone:
 // most likely it will turn out to have lost its slot long ago, and then it only has to be queued again.
-func (t *table[R]) jumped(index oplog.Index, digest Digest, newest oplog.Index) []waiting[R] {
+func (t *table[R]) jumped(index oplog.Index, digest Digest, row uint64, newest oplog.Index) []waiting[R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from := t.status.Applied
-	t.status.Applied, t.status.Digest, t.status.Newest = index, digest, newest
+	t.status.Applied, t.status.Digest, t.row, t.shown, t.status.Newest = index, digest, row, nil, newest
 	t.meter.jump(index)
 	var out []waiting[R]
 	for _, b := range slices.Clone(t.batches) {

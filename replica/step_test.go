@@ -4,6 +4,7 @@ package replica
 // replica meets only by luck.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
@@ -127,7 +128,7 @@ func TestFlushRunsAhead(t *testing.T) {
 		if do.kind != flushTake || do.at != oplog.Index(6+i) {
 			t.Fatalf("row %d: %+v", i, do)
 		}
-		s.took(do.at, 1, 100)
+		s.took(&RowInfo{Index: do.at, Commands: make([][]byte, 1)}, 100)
 		if v, _ := s.appended(nil, now); v != verdictLanded {
 			t.Fatalf("verdict %v", v)
 		}
@@ -178,7 +179,7 @@ func TestFlushRests(t *testing.T) {
 		if do.kind != flushTake || do.at != applied+1 {
 			t.Fatalf("%+v", do)
 		}
-		s.took(do.at, 1, 100)
+		s.took(&RowInfo{Index: do.at, Commands: make([][]byte, 1)}, 100)
 		if v, _ := s.appended(oplog.ErrConflict, now); v != verdictLost {
 			t.Fatalf("verdict %v", v)
 		}
@@ -207,7 +208,7 @@ func TestFlushStandsInLine(t *testing.T) {
 	}
 	lose := func(at oplog.Index, err error) {
 		t.Helper()
-		s.took(at, 1, 100)
+		s.took(&RowInfo{Index: at, Commands: make([][]byte, 1)}, 100)
 		if v, _ := s.appended(err, now); err == nil && v != verdictLanded || err != nil && v != verdictLost {
 			t.Fatalf("verdict %v", v)
 		}
@@ -258,12 +259,17 @@ func TestTailTakesWhatCameWithATurn(t *testing.T) {
 	now := time.Unix(100, 0)
 	s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
 		retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
-	s.set(chain{}, 5, Digest{})
+	s.set(chain{}, 5, Digest{}, 0)
 	s.read(nil, nil, now)
-	s.looked(oplog.Bounds{Newest: 5, Authoritative: true}, nil, now)
+	s.looked(oplog.Bounds{Newest: 5, Mark: mark(0), Authoritative: true}, nil, now)
+	last := uint64(0)
 	row := func(i oplog.Index) oplog.Row {
-		info := RowInfo{Index: i, Commands: [][]byte{[]byte("12345678")}}
-		return oplog.Row{Index: i, Payload: AppendRow(nil, &info)}
+		info := RowInfo{Index: i, Previous: last, Commands: [][]byte{[]byte("12345678")}}
+		payload := AppendRow(nil, &info)
+		if i > 5 {
+			last = checksumOf(oplog.Mark(payload))
+		}
+		return oplog.Row{Index: i, Payload: payload}
 	}
 	if do := s.next(tailFacts{now: now, woken: true, inLine: true}); do.kind != tailWait || do.until != now.Add(deferRead) {
 		t.Errorf("in line: %+v", do)
@@ -291,9 +297,9 @@ func TestTailDefers(t *testing.T) {
 	fresh := func() *tailStep[chain, uint64] {
 		s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
 			retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
-		s.set(chain{}, 5, Digest{})
+		s.set(chain{}, 5, Digest{}, 0)
 		s.read(nil, nil, now)
-		s.looked(oplog.Bounds{Newest: 5, Authoritative: true}, nil, now)
+		s.looked(oplog.Bounds{Newest: 5, Mark: mark(0), Authoritative: true}, nil, now)
 		return s
 	}
 	s := fresh()
@@ -326,7 +332,7 @@ func TestTailHeadless(t *testing.T) {
 	now := time.Unix(100, 0)
 	s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
 		retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
-	s.set(chain{}, 5, Digest{})
+	s.set(chain{}, 5, Digest{}, 0)
 	s.read(nil, nil, now)
 	empty := oplog.Bounds{Empty: true, Authoritative: true, Snapshot: oplog.SnapshotInfo{Index: 5, Parts: 1}}
 	s.looked(empty, nil, now)
@@ -334,7 +340,7 @@ func TestTailHeadless(t *testing.T) {
 	if s.condition != Gap || s.at != 5 {
 		t.Errorf("%v at %d: %s", s.condition, s.at, s.reason)
 	}
-	s.looked(oplog.Bounds{Oldest: 5, Newest: 5, Authoritative: true, Snapshot: empty.Snapshot}, nil, now)
+	s.looked(oplog.Bounds{Oldest: 5, Newest: 5, Mark: mark(0), Authoritative: true, Snapshot: empty.Snapshot}, nil, now)
 	s.next(tailFacts{now: now})
 	if s.condition != Ready {
 		t.Errorf("with the row back: %v: %s", s.condition, s.reason)
@@ -357,6 +363,88 @@ func TestInstallOfAnotherHistory(t *testing.T) {
 		ok := s.installed(&Snapshot[chain]{Index: 9, Genesis: c.of}, nil, time.Unix(100, 0))
 		if ok != (c.want == CatchingUp) || s.condition != c.want || ok != (s.applied == 9) {
 			t.Errorf("%+v: installed %v, %v at %d", c.of, ok, s.condition, s.applied)
+		}
+	}
+}
+
+// TestTailInspects: a look finds that the newest row ends with something else than the row that was applied. A read of it tells
+// whether it is another row, or was damaged where it lies.
+func TestTailInspects(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(100, 0)
+	info := RowInfo{Index: 6, Seen: 5, Batch: 3, Writer: Token{1}, Commands: [][]byte{[]byte("12345678")}}
+	good := AppendRow(nil, &info)
+	info.Batch = 4
+	other := AppendRow(nil, &info)
+	flipped := func(b []byte, at int) []byte {
+		b = bytes.Clone(b)
+		b[at] ^= 1
+		return b
+	}
+	end := len(good) - 1
+	for name, c := range map[string]struct {
+		looked, read []byte // what the row is at the look, and at the read
+		err          error
+		condition    Condition
+		shown        []byte
+	}{
+		"another row":                {other, other, nil, Rewound, nil},
+		"another row, damaged":       {flipped(other, end), flipped(other, end), nil, Rewound, nil},
+		"damaged at its end":         {flipped(good, end), flipped(good, end), nil, Ready, oplog.Mark(flipped(good, end))},
+		"its end alone is left":      {good[end:], good[end:], nil, Ready, good[end:]},
+		"nothing is left":            {[]byte{}, []byte{}, nil, Ready, []byte{}},
+		"right at the read":          {flipped(good, end), good, nil, Ready, nil},
+		"another row at the read":    {flipped(good, end), other, nil, Rewound, nil},
+		"not there at the read":      {other, nil, nil, Ready, nil},
+		"it cannot be read just now": {other, nil, oplog.ErrUnavailable, Ready, nil},
+	} {
+		s := &tailStep[chain, uint64]{m: chainMachine(), handed: map[oplog.Index]ownRow{}, chance: rand.New(rand.NewPCG(1, 1)),
+			retry: pauses{20 * time.Millisecond, time.Second}, readBytes: 1 << 20}
+		s.set(chain{}, 5, Digest{}, 0)
+		s.behind()
+		s.looked(oplog.Bounds{Newest: 5, Mark: mark(0), Authoritative: true}, nil, now)
+		s.read([]oplog.Row{{Index: 6, Payload: good}}, nil, now)
+		if s.next(tailFacts{now: now}).kind != tailApply {
+			t.Fatal("row 6 is not applied")
+		}
+		if _, ok := s.apply(); !ok {
+			t.Fatal(s.reason)
+		}
+		s.read(nil, nil, now)
+		bounds := oplog.Bounds{Newest: 6, Mark: oplog.Mark(c.looked)}
+		s.looked(bounds, nil, now)
+		if do := s.next(tailFacts{now: now}); do.kind == tailInspect {
+			t.Errorf("%s: inspected on the word of a server that may lag behind", name)
+		}
+		bounds.Authoritative = true
+		s.looked(bounds, nil, now)
+		if do := s.next(tailFacts{now: now}); do.kind != tailInspect {
+			t.Fatalf("%s: %+v, want a read of the row", name, do)
+		}
+		var rows []oplog.Row
+		if c.read != nil {
+			rows = []oplog.Row{{Index: 6, Payload: c.read}}
+		}
+		if err := s.inspected(rows, c.err, now); (err != nil) != (c.err != nil || c.shown != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.read != nil && !s.final() { // then the next look finds what the read found
+			s.looked(oplog.Bounds{Newest: 6, Mark: oplog.Mark(c.read), Authoritative: true}, nil, now)
+		}
+		s.next(tailFacts{now: now})
+		if c.shown != nil { // and when somebody has repaired the row, that is found too
+			defer func() {
+				s.looked(oplog.Bounds{Newest: 6, Mark: oplog.Mark(good), Authoritative: true}, nil, now)
+				if do := s.next(tailFacts{now: now}); do.kind != tailInspect {
+					t.Errorf("%s, repaired: %+v", name, do)
+				}
+				if err := s.inspected([]oplog.Row{{Index: 6, Payload: good}}, nil, now); err != nil || s.shown != nil || s.final() {
+					t.Errorf("%s, repaired: %v, %v, shown %x", name, err, s.condition, s.shown)
+				}
+			}()
+		}
+		if s.condition != c.condition || !bytes.Equal(s.shown, c.shown) || (s.shown == nil) != (c.shown == nil) {
+			t.Errorf("%s: %v, shown %x, want %v and %x: %s", name, s.condition, s.shown, c.condition, c.shown, s.reason)
 		}
 	}
 }

@@ -77,6 +77,12 @@ func (r *Replica[S, R]) tailOnce(ctx context.Context, step *tailStep[S, R]) tail
 			signal(r.wakeSnapshotter)
 		}
 		r.failure(ctx, step, "look", err)
+	case tailInspect:
+		rows, err := r.log.Read(ctx, step.applied-1, 0) // before row 0 is oplog.Beginning
+		err = step.inspected(rows, err, r.o.World.Now())
+		r.table.show(step.shown)
+		signal(r.wakeFlusher)
+		r.failure(ctx, step, "inspect", err)
 	case tailInstall:
 		r.install(ctx, step)
 	case tailRebuild:
@@ -124,7 +130,7 @@ func (r *Replica[S, R]) apply(step *tailStep[S, R]) {
 		return
 	}
 	r.publish(step)
-	due, queued := r.table.applied(step.applied, step.digest, step.newest, &out)
+	due, queued := r.table.applied(step.applied, step.digest, step.row, step.newest, &out)
 	if queued {
 		signal(r.wakeFlusher)
 	}
@@ -148,7 +154,7 @@ func (r *Replica[S, R]) install(ctx context.Context, step *tailStep[S, R]) {
 // adopt publishes a state that did not come about by applying the next row.
 func (r *Replica[S, R]) adopt(step *tailStep[S, R]) {
 	view := r.publish(step)
-	r.settle(view, r.table.jumped(step.applied, step.digest, step.newest))
+	r.settle(view, r.table.jumped(step.applied, step.digest, step.row, step.newest))
 	signal(r.wakeFlusher)
 }
 
@@ -181,16 +187,16 @@ func (r *Replica[S, R]) heal(ctx context.Context, step *tailStep[S, R]) {
 
 // rebuild computes the state at index upTo from the stored snapshot and the rows present.
 func (r *Replica[S, R]) rebuild(ctx context.Context, upTo oplog.Index) (*rebuild[S], error) {
-	b := &rebuild[S]{state: r.m.Empty}
+	b := &rebuild[S]{state: r.m.Empty, row: r.genesis.link()}
 	snap, err := LoadSnapshot(ctx, r.log, r.m)
 	switch {
 	case err == nil:
-		b.state, b.index = snap.State, snap.Index
+		b.state, b.index, b.row = snap.State, snap.Index, snap.Row
 	case !isNoSnapshot(err):
 		return nil, err
 	}
 	b.digest = r.m.Digest(b.state)
-	b.ring.put(b.index, b.digest, 0)
+	b.ring.put(b.index, b.digest)
 	for b.index < upTo {
 		rows, err := r.log.Read(ctx, b.index, r.o.ReadBytes)
 		if err != nil {
@@ -204,15 +210,15 @@ func (r *Replica[S, R]) rebuild(ctx context.Context, upTo oplog.Index) (*rebuild
 				break
 			}
 			info, err := DecodeRow(row.Index, row.Payload)
-			if err != nil {
+			if err != nil || info.Previous != b.row {
 				return b, nil
 			}
 			next, _, digest, err := r.m.run(b.state, row.Index, info.Commands)
 			if err != nil {
 				return b, nil
 			}
-			b.state, b.index, b.digest = next, row.Index, digest
-			b.ring.put(b.index, digest, info.Checksum)
+			b.state, b.index, b.digest, b.row = next, row.Index, digest, info.Checksum
+			b.ring.put(b.index, digest)
 		}
 	}
 	b.whole = true
@@ -227,7 +233,7 @@ func (r *Replica[S, R]) failure(ctx context.Context, step *tailStep[S, R], what 
 	r.table.database("read", err)
 	if err != nil {
 		at := step.readAt
-		if what == "look" || what == "install" {
+		if what == "look" || what == "inspect" || what == "install" {
 			at = step.lookAt
 		}
 		r.o.Events.retry(what, err, max(at.Sub(r.o.World.Now()), 0))

@@ -56,7 +56,7 @@ func TestHalt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row.Index, row.Seen = 4, 3
+			row.Index, row.Seen, row.Previous = 4, 3, row.Checksum
 			v := replica.Digest{}
 			row.SeenDigest = v
 			row.Writer = replica.Token{1}
@@ -109,6 +109,7 @@ func TestHalt(t *testing.T) {
 
 				db.Put(4, c.bad(t, db))
 				st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Halted })
+				synctest.Wait() // until those who wait have been told
 				hold.Open()
 				done.Wait()
 				if st.At != 4 || !strings.Contains(st.Reason, c.want) || st.Applied != 3 {
@@ -416,8 +417,24 @@ func TestRewound(t *testing.T) {
 	})
 }
 
+// replace takes rows 11 to 20 away, and has somebody else write count rows in their place.
+func replace(t testing.TB, db *oplog.Memory, count int) {
+	t.Helper()
+	for i := oplog.Index(20); i > 10; i-- {
+		db.Drop(i)
+	}
+	fill(t, db, never, count)
+}
+
+// blindfold holds back all that log would show, until the gate is opened.
+func blindfold(log *faultlog.Log) *faultlog.Gate {
+	blind := faultlog.NewGate()
+	log.Add(faultlog.Rule{Op: faultlog.Bounds, Hold: blind, Times: -1}, faultlog.Rule{Op: faultlog.Read, Hold: blind, Times: -1})
+	return blind
+}
+
 // TestHistoryReplaced: as TestRewound, but others have written past this node's index before it looks. The next row's
-// writer had other digests, and the rows below are not those that were applied here.
+// row follows on another row than the one that was applied here.
 func TestHistoryReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -425,16 +442,104 @@ func TestHistoryReplaced(t *testing.T) {
 		fill(t, db, never, 20)
 		log := faultlog.Wrap(db.Open())
 		r := open(t, log, never)
-		blind := faultlog.NewGate()
-		log.Add(faultlog.Rule{Op: faultlog.Bounds, Hold: blind, Times: -1}, faultlog.Rule{Op: faultlog.Read, Hold: blind, Times: -1})
-		for i := oplog.Index(20); i > 10; i-- {
-			db.Drop(i)
-		}
-		fill(t, db, never, 15)
+		blind := blindfold(log)
+		replace(t, db, 15)
 		blind.Open()
 		st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Rewound })
-		if st.At != 11 || st.HealedFaults != 0 || r.View().Index != 20 {
+		if st.At != 20 || !strings.Contains(st.Reason, "row 21 follows on") || st.HealedFaults != 0 || r.View().Index != 20 {
 			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// TestHistoryRefilled: as TestHistoryReplaced, but others have written up to exactly the row that this node has applied, so that
+// no index tells. It writes neither a row nor a snapshot into the other history, and finds out by a look.
+func TestHistoryRefilled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		fill(t, db, never, 20)
+		log := faultlog.Wrap(db.Open())
+		r := open(t, log, never)
+		blind := blindfold(log)
+		replace(t, db, 10)
+		var proposed error
+		var done sync.WaitGroup
+		done.Go(func() { proposed = r.Propose(t.Context(), []byte("into the other history"))[0].Err })
+		time.Sleep(time.Minute)
+		if b := bounds(t, db); b.Newest != 20 {
+			t.Errorf("the log has grown to %d", b.Newest)
+		}
+		blind.Open()
+		st := await(t, r, func(st replica.Status) bool { return st.Condition == replica.Rewound })
+		if st.At != 20 || !strings.Contains(st.Reason, "row 20 ends with") || r.View().Index != 20 {
+			t.Errorf("status %+v", st)
+		}
+		if done.Wait(); !errors.Is(proposed, replica.ErrRewound) {
+			t.Errorf("proposal: %v", proposed)
+		}
+		if b := bounds(t, db); b.Newest != 20 || b.Snapshot.Parts != 0 {
+			t.Errorf("a node of the lost history has written: %+v", b)
+		}
+	})
+}
+
+// TestSnapshotOfLostHistory: a node that does not know yet that others have refilled the log stores no snapshot.
+func TestSnapshotOfLostHistory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		fill(t, db, never, 20)
+		log := faultlog.Wrap(db.Open())
+		r := open(t, log, never)
+		hold := faultlog.NewGate()
+		log.Add(faultlog.Rule{Op: faultlog.CommitSnapshot, Hold: hold})
+		var err error
+		var done sync.WaitGroup
+		done.Go(func() { _, err = r.Snapshot(t.Context()) })
+		<-hold.Reached()
+		blind := blindfold(log)
+		replace(t, db, 15)
+		hold.Open()
+		time.Sleep(time.Second)
+		if b := bounds(t, db); b.Snapshot.Parts != 0 {
+			t.Errorf("the snapshot at %d, of the lost history, is the current one", b.Snapshot.Index)
+		}
+		blind.Open()
+		if done.Wait(); err == nil {
+			t.Error("the call for a snapshot succeeded")
+		}
+	})
+}
+
+// TestDamagedNewestRow: a bit flips in the very bytes by which the newest row is told from another one. Whoever has applied it
+// goes on and appends; rows that follow name it by the checksum that it had.
+func TestDamagedNewestRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := cluster(t)
+		fill(t, db, never, 20)
+		one, two := open(t, db.Open(), never), open(t, db.Open(), never)
+		p := payload(t, db, 20)
+		before, err := replica.DecodeRow(20, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p[len(p)-3] ^= 4
+		db.Put(20, p)
+		for i, r := range []*node{one, two, one} {
+			if res := propose(t, r, fmt.Sprint("after ", i)); res.Err != nil || res.Index != oplog.Index(21+i) {
+				t.Errorf("proposal %d: %+v", i, res)
+			}
+		}
+		after, err := replica.DecodeRow(21, payload(t, db, 21))
+		if err != nil || after.Previous != before.Checksum {
+			t.Errorf("row 21 names %016x before it, %v; it was %016x", after.Previous, err, before.Checksum)
+		}
+		for _, r := range []*node{one, two} {
+			if st := await(t, r, func(st replica.Status) bool { return st.Applied == 23 && st.Condition == replica.Ready }); st.HealedFaults != 0 {
+				t.Errorf("status %+v", st)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -34,6 +35,9 @@ type tailStep[S, R any] struct {
 	state   S
 	applied oplog.Index
 	digest  Digest
+	row     uint64 // checksum of the row applied last
+	last    rowID  // of that row; zero: not known
+	shown   []byte // what that row ends with in the log, where it is damaged there; nil: with its checksum
 	ring    ring
 
 	handed map[oplog.Index]ownRow // acknowledged rows of ours above applied
@@ -47,6 +51,7 @@ type tailStep[S, R any] struct {
 	lookDue  bool
 	lookAt   time.Time // a look at this moment at the latest
 	install  bool      // the stored snapshot is to be installed
+	inspect  bool      // the row applied last ends with something else in the log
 
 	errs     int  // database errors in a row
 	idle     int  // reads in a row that brought nothing
@@ -82,6 +87,7 @@ const (
 	tailApply                   // call apply
 	tailRead                    // read after the index applied, and call read
 	tailLook                    // look at the bounds, and call looked
+	tailInspect                 // read the row applied last, and call inspected
 	tailInstall                 // load the stored snapshot, and call installed
 	tailRebuild                 // build the state at applied anew from the log, and call rebuilt
 	tailStop                    // the condition is final
@@ -142,6 +148,8 @@ func (s *tailStep[S, R]) next(f tailFacts) tailDo {
 		return tailDo{kind: tailRebuild}
 	case s.contradiction != nil:
 		return tailDo{kind: tailWait, until: s.readAt}
+	case s.inspect:
+		return tailDo{kind: tailInspect}
 	case s.install:
 		return tailDo{kind: tailInstall}
 	case s.lookDue && s.errs == 0, !f.now.Before(s.lookAt):
@@ -285,6 +293,10 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 				"(snapshot at %d): the database lost acknowledged rows", s.applied, b.Newest, b.Snapshot.Index))
 			return
 		}
+		if !b.Empty && b.Newest == s.applied && !bytes.Equal(b.Mark, s.mark()) {
+			s.inspect, s.certain = true, false
+			return
+		}
 		s.newest = max(b.Newest, b.Snapshot.Index, s.applied)
 	} else {
 		s.newest = max(s.newest, b.Newest, b.Snapshot.Index)
@@ -316,6 +328,41 @@ func (s *tailStep[S, R]) looked(b oplog.Bounds, err error, now time.Time) {
 	}
 }
 
+// mark is what the row applied last ends with in the log, as far as is known.
+func (s *tailStep[S, R]) mark() []byte {
+	if s.shown != nil {
+		return s.shown
+	}
+	return mark(s.row)
+}
+
+// inspected tells what a read of the row applied last brought, which a look has found to end with something else than the
+// one that was applied here. Another row there means that the database has lost this one. A row that cannot be read and
+// does not say that it is another one was damaged where it lies: whoever has it goes on, and appends after what it is now.
+// The error says so.
+func (s *tailStep[S, R]) inspected(rows []oplog.Row, err error, now time.Time) error {
+	s.inspect, s.lookDue = false, true
+	if err != nil || len(rows) == 0 || rows[0].Index != s.applied {
+		s.failed(now)
+		s.lookAt = now.Add(s.retry.after(s.errs-1, s.chance))
+		return err
+	}
+	payload := rows[0].Payload
+	bad, id := inspectRow(s.applied, payload)
+	switch ends := oplog.Mark(payload); {
+	case bytes.Equal(ends, mark(s.row)):
+		s.shown = nil // it is as it should be, or is so again
+		return nil
+	case bad != nil && (id == rowID{} || s.last == rowID{} || id == s.last):
+		s.shown = bytes.Clone(ends)
+		return fmt.Errorf("the row applied last is damaged in the log: %w", bad)
+	default:
+		s.become(Rewound, s.applied, fmt.Sprintf("row %d ends with %x in the log, and the one that was applied here with %x: "+
+			"the database lost acknowledged rows, and others stand in their place", s.applied, ends, s.mark()))
+		return nil
+	}
+}
+
 // installed tells how loading the stored snapshot went.
 func (s *tailStep[S, R]) installed(snap *Snapshot[S], err error, now time.Time) bool {
 	s.install = false
@@ -340,16 +387,16 @@ func (s *tailStep[S, R]) installed(snap *Snapshot[S], err error, now time.Time) 
 		return false
 	}
 	s.errs = 0
-	s.set(snap.State, snap.Index, snap.Digest)
+	s.set(snap.State, snap.Index, snap.Digest, snap.Row)
 	s.behind()
 	return true
 }
 
-// set makes state at index the state, whatever it was before.
-func (s *tailStep[S, R]) set(state S, index oplog.Index, digest Digest) {
-	s.state, s.applied, s.digest = state, index, digest
+// set makes state the state, whatever it was before: the one at index, after a row with that checksum.
+func (s *tailStep[S, R]) set(state S, index oplog.Index, digest Digest, row uint64) {
+	s.state, s.applied, s.digest, s.row, s.last, s.shown = state, index, digest, row, rowID{}, nil
 	s.ring = ring{}
-	s.ring.put(index, digest, 0)
+	s.ring.put(index, digest)
 	s.newest = max(s.newest, index)
 	for i := range s.handed {
 		if i <= index {
@@ -360,7 +407,7 @@ func (s *tailStep[S, R]) set(state S, index oplog.Index, digest Digest) {
 	s.readDue, s.readAt = true, time.Time{}
 }
 
-// ring remembers the last states that were ours: 1024 digests, and the checksums of the rows that led to them.
+// ring remembers the digests of the last 1024 states that were ours.
 type ring struct {
 	entries [1024]ringEntry
 }
@@ -369,11 +416,10 @@ type ringEntry struct {
 	known  bool
 	index  oplog.Index
 	digest Digest
-	row    uint64 // checksum of the row; 0: not known
 }
 
-func (r *ring) put(i oplog.Index, d Digest, row uint64) {
-	r.entries[int(i%1024)] = ringEntry{true, i, d, row}
+func (r *ring) put(i oplog.Index, d Digest) {
+	r.entries[int(i%1024)] = ringEntry{true, i, d}
 }
 
 func (r *ring) get(i oplog.Index) (ringEntry, bool) {

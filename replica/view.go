@@ -12,6 +12,7 @@ import (
 type View[S any] struct {
 	State S
 	Index oplog.Index
+	row   uint64 // the checksum of the row at Index
 	next  chan struct{}
 }
 
@@ -22,7 +23,7 @@ func (v *View[S]) Next() <-chan struct{} { return v.next }
 // view before, and only after that, in the table, the answers. Whoever is woken, or answered, loads a view at or
 // above the index they were told.
 func (r *Replica[S, R]) publish(step *tailStep[S, R]) *View[S] {
-	v := &View[S]{State: step.state, Index: step.applied, next: make(chan struct{})}
+	v := &View[S]{State: step.state, Index: step.applied, row: step.row, next: make(chan struct{})}
 	if old := r.view.Swap(v); old != nil {
 		close(old.next)
 	}

@@ -78,6 +78,7 @@ func notNil(b []byte) []byte {
 // gives up whether a statement has been handed to the database.
 type attempt struct {
 	at      oplog.Index
+	mark    []byte // of the row before
 	payload []byte
 	state   atomic.Int32
 	left    chan struct{} // closed when the caller has given up: no further try
@@ -95,7 +96,7 @@ const (
 // of the log's, so that a caller who gives up neither cancels it on the server nor leaves a connection in a half-done
 // state; the next append waits until the answer is there. A caller who gives up before the statement was sent, or
 // between two tries of one that the database refused, is told for certain that nothing was appended.
-func (l *Log) Append(ctx context.Context, at oplog.Index, payload []byte) error {
+func (l *Log) Append(ctx context.Context, at oplog.Index, mark, payload []byte) error {
 	if err := oplog.CheckAppend(at, len(payload), l.c.Info.MaxPayload); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (l *Log) Append(ctx context.Context, at oplog.Index, payload []byte) error 
 	case <-l.life.Done():
 		return fmt.Errorf("append row %d: %w", at, oplog.ErrClosed)
 	}
-	a := &attempt{at: at, payload: notNil(payload), left: make(chan struct{})}
+	a := &attempt{at: at, mark: notNil(mark), payload: notNil(payload), left: make(chan struct{})}
 	done := make(chan error, 1)
 	l.running.Go(func() {
 		err := l.appendRow(a)
@@ -209,10 +210,10 @@ func (l *Log) send(conn *sql.Conn, a *attempt) (int64, error) {
 		defer cancel()
 	}
 	if l.c.Dialect.Append != nil {
-		return l.c.Dialect.Append(ctx, conn, a.at, a.payload)
+		return l.c.Dialect.Append(ctx, conn, a.at, a.mark, a.payload)
 	}
 	s := l.c.Dialect.Statements.Append
-	res, err := conn.ExecContext(ctx, s.Text, s.args(values{At: int64(a.at), Before: int64(a.at) - 1, Payload: a.payload})...)
+	res, err := conn.ExecContext(ctx, s.Text, s.args(values{At: int64(a.at), Before: int64(a.at) - 1, Mark: a.mark, Payload: a.payload})...)
 	if err != nil {
 		return 0, err
 	}
@@ -223,11 +224,11 @@ var _ oplog.Leaper = (*Log)(nil)
 
 // Leap is oplog.Leaper's. It is the statement of an append with another predecessor, so what excludes a truncation from that
 // excludes it from this.
-func (l *Log) Leap(ctx context.Context, from, to oplog.Index, payload []byte) error {
+func (l *Log) Leap(ctx context.Context, from, to oplog.Index, mark, payload []byte) error {
 	if err := oplog.CheckLeap(from, to, len(payload), l.c.Info.MaxPayload); err != nil {
 		return err
 	}
-	n, err := l.exec(ctx, l.c.Dialect.Statements.Append, values{At: int64(to), Before: int64(from), Payload: notNil(payload)})
+	n, err := l.exec(ctx, l.c.Dialect.Statements.Append, values{At: int64(to), Before: int64(from), Mark: notNil(mark), Payload: notNil(payload)})
 	switch {
 	case err != nil:
 		return fmt.Errorf("leap from row %d to %d: %w", from, to, err)

@@ -27,6 +27,7 @@ type Param int
 const (
 	At      Param = iota // index of the row or snapshot that is written
 	Before               // At - 1
+	Mark                 // what row Before ends with; of a snapshot, what row At ends with
 	Payload              // bytes of the row
 	After                // rows above this index are read
 	Bytes                // byte budget of a read; a statement may ignore it, the log counts too
@@ -64,15 +65,17 @@ type Statements struct {
 	// Genesis inserts row 0 with Payload if there is neither a row nor a snapshot. 1 row affected: done, 0: a cluster
 	// is there already.
 	Genesis Statement
-	// Append inserts Payload at At if row Before is there and is the newest. 1 row affected: done, 0: lost the race.
+	// Append inserts Payload at At if row Before is there, is the newest and ends with Mark. 1 row affected: done, 0: lost
+	// the race.
 	// It must exclude truncation: see the dialect's comment for its argument.
 	Append Statement
 	// Read selects (index, payload) of at most Limit rows above After in ascending order.
 	Read Statement
 	// Newest selects the index of the newest row, or NULL.
 	Newest Statement
-	// Bounds selects (oldest index or NULL, newest index or NULL, index, parts, bytes of the snapshot, whether this is
-	// where writes are decided) in one moment. The last one is oplog.Bounds.Authoritative: false on a standby.
+	// Bounds selects (oldest index or NULL, newest index or NULL, the last oplog.MarkSize bytes of the newest row or NULL,
+	// index, parts, bytes of the snapshot, whether this is where writes are decided) in one moment. The last one is
+	// oplog.Bounds.Authoritative: false on a standby.
 	Bounds Statement
 	// Snapshot selects (index, token, parts, bytes) of the current snapshot.
 	Snapshot Statement
@@ -81,7 +84,7 @@ type Statements struct {
 	// ReadPart selects the data of Part of Token.
 	ReadPart Statement
 	// Commit makes Token the current snapshot with At, Parts and Size if the current one is older (or there is none),
-	// all its parts are there, and the log holds no row or one at or above At. 1 row affected: done.
+	// all its parts are there, and the log holds no row or one at At that ends with Mark. 1 row affected: done.
 	Commit Statement
 	// Sweep deletes at most Limit parts of snapshots that are not current and whose index is at or below the current one's.
 	Sweep Statement
@@ -105,7 +108,7 @@ type Dialect struct {
 
 	// Append executes Statements.Append on a pinned connection, by any means but database/sql's retry, and returns the
 	// number of rows inserted. Nil: by ExecContext on the connection, which does not retry.
-	Append func(ctx context.Context, conn *sql.Conn, at oplog.Index, payload []byte) (int64, error)
+	Append func(ctx context.Context, conn *sql.Conn, at oplog.Index, mark, payload []byte) (int64, error)
 
 	// Durable returns when the rows that a Read has just found on conn can no longer be lost in a crash of the server. It is
 	// for databases that show a commit to others before it is on the disk: a node that applied such a row would hold a

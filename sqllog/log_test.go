@@ -34,7 +34,7 @@ func TestAppendAnswers(t *testing.T) {
 			answer := func(context.Context, string) (int64, error) { return c.n, c.err }
 			f := &fake{exec: func(ctx context.Context, text string) (int64, error) { return answer(ctx, text) }}
 			l := newLog(t, f, nil)
-			err := l.Append(t.Context(), 7, nil)
+			err := l.Append(t.Context(), 7, nil, nil)
 			if !errors.Is(err, c.want) || c.want != nil && oplog.NotApplied(err) != oplog.NotApplied(c.want) {
 				t.Errorf("append: %v, want %v", err, c.want)
 			}
@@ -42,7 +42,7 @@ func TestAppendAnswers(t *testing.T) {
 				t.Errorf("the statement was sent %d times", n)
 			}
 			answer = func(context.Context, string) (int64, error) { return 1, nil }
-			if err := l.Append(t.Context(), 7, nil); err != nil {
+			if err := l.Append(t.Context(), 7, nil, nil); err != nil {
 				t.Errorf("append afterwards: %v", err)
 			}
 			if _, conns := f.seen("append"); (conns == 1) != c.again {
@@ -61,7 +61,7 @@ func TestAppendRefusedForNow(t *testing.T) {
 		}
 		return 1, nil
 	}}
-	if err := newLog(t, f, nil).Append(t.Context(), 1, nil); err != nil {
+	if err := newLog(t, f, nil).Append(t.Context(), 1, nil, nil); err != nil {
 		t.Errorf("append: %v", err)
 	}
 	if n, conns := f.seen("append"); n != 6 || conns != 1 {
@@ -69,7 +69,7 @@ func TestAppendRefusedForNow(t *testing.T) {
 	}
 	busy = 1 << 30
 	l := newLog(t, f, func(c *sqllog.Config) { c.LockTimeout = time.Nanosecond })
-	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
+	if err := l.Append(t.Context(), 1, nil, nil); !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
 		t.Errorf("append after the lock timeout: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestAppendGivenUpWhileRefused(t *testing.T) {
 	l := newLog(t, f, func(c *sqllog.Config) { c.Grace = time.Minute })
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-tried; cancel() }()
-	err := l.Append(ctx, 1, nil)
+	err := l.Append(ctx, 1, nil, nil)
 	if !errors.Is(err, context.Canceled) || !oplog.NotApplied(err) {
 		t.Errorf("append: %v, want a definite end", err)
 	}
@@ -115,7 +115,7 @@ func TestAppendAbandoned(t *testing.T) {
 	l := newLog(t, f, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
-	go func() { result <- l.Append(ctx, 1, []byte("x")) }()
+	go func() { result <- l.Append(ctx, 1, nil, []byte("x")) }()
 	statement := <-arrived
 	cancel()
 	if err := <-result; !errors.Is(err, oplog.ErrUnknown) || !errors.Is(err, context.Canceled) || oplog.NotApplied(err) {
@@ -126,11 +126,11 @@ func TestAppendAbandoned(t *testing.T) {
 	}
 	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := l.Append(ended, 2, nil); !errors.Is(err, context.DeadlineExceeded) || !oplog.NotApplied(err) {
+	if err := l.Append(ended, 2, nil, nil); !errors.Is(err, context.DeadlineExceeded) || !oplog.NotApplied(err) {
 		t.Errorf("append that waited for the other's answer: %v, want a definite end", err)
 	}
 	close(release)
-	if err := l.Append(t.Context(), 2, nil); err != nil {
+	if err := l.Append(t.Context(), 2, nil, nil); err != nil {
 		t.Errorf("append afterwards: %v", err)
 	}
 	if n, conns := f.seen("append"); n != 2 || conns != 1 {
@@ -151,7 +151,7 @@ func TestAppendAbandonedReplicated(t *testing.T) {
 		l := newLog(t, f, func(c *sqllog.Config) { c.Dialect.Replicated = replicated })
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error)
-		go func() { result <- l.Append(ctx, 1, nil) }()
+		go func() { result <- l.Append(ctx, 1, nil, nil) }()
 		<-arrived
 		cancel()
 		if err := <-result; !errors.Is(err, oplog.ErrUnknown) || errors.Is(err, oplog.ErrNotDurable) != replicated || !errors.Is(err, context.Canceled) {
@@ -172,11 +172,11 @@ func TestStatementTimeout(t *testing.T) {
 		return 1, nil
 	}}
 	l := newLog(t, f, func(c *sqllog.Config) { c.StatementTimeout = time.Millisecond })
-	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrUnknown) {
+	if err := l.Append(t.Context(), 1, nil, nil); !errors.Is(err, oplog.ErrUnknown) {
 		t.Errorf("append: %v, want unknown", err)
 	}
 	hang = false
-	if err := l.Append(t.Context(), 1, nil); err != nil {
+	if err := l.Append(t.Context(), 1, nil, nil); err != nil {
 		t.Errorf("append afterwards: %v", err)
 	}
 	if _, conns := f.seen("append"); conns != 2 {
@@ -291,7 +291,7 @@ func TestCloseUnderWay(t *testing.T) {
 	}
 	l := newLog(t, f, nil)
 	appended, waited, closed := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-	go func() { appended <- l.Append(t.Context(), 2, nil) }()
+	go func() { appended <- l.Append(t.Context(), 2, nil, nil) }()
 	go func() { waited <- l.Wait(t.Context(), 1) }()
 	<-arrived
 	go func() { closed <- l.Close() }()
@@ -321,7 +321,7 @@ func TestCloseWhileRefused(t *testing.T) {
 		query: func(context.Context, string) (*fakeRows, error) { return nil, refuse() },
 	}
 	for name, call := range map[string]func(*sqllog.Log) error{
-		"append":   func(l *sqllog.Log) error { return l.Append(t.Context(), 1, nil) },
+		"append":   func(l *sqllog.Log) error { return l.Append(t.Context(), 1, nil, nil) },
 		"truncate": func(l *sqllog.Log) error { _, err := l.Truncate(t.Context(), 1, 1); return err },
 		"read":     func(l *sqllog.Log) error { _, err := l.Read(t.Context(), 1, 1); return err },
 	} {
@@ -400,7 +400,7 @@ func TestAbortAfterDoubtedCommit(t *testing.T) {
 			s := &c.Dialect.Statements
 			s.InsertPart.Text, s.Commit.Text, s.Abort.Text = "part", "commit", "abort"
 		})
-		w, err := l.CreateSnapshot(t.Context(), 1)
+		w, err := l.CreateSnapshot(t.Context(), 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -147,10 +147,11 @@ func (l *Log) Bounds(ctx context.Context) (oplog.Bounds, error) {
 	var oldest, newest sql.NullInt64
 	var index, size int64
 	var parts int
+	var mark bytesOf
 	var authoritative bool
 	err := l.query(ctx, l.c.Dialect.Statements.Bounds, values{}, func(rows *sql.Rows) error {
 		if rows.Next() {
-			return rows.Scan(&oldest, &newest, &index, &parts, &size, &authoritative)
+			return rows.Scan(&oldest, &newest, &mark, &index, &parts, &size, &authoritative)
 		}
 		return nil
 	})
@@ -160,7 +161,10 @@ func (l *Log) Bounds(ctx context.Context) (oplog.Bounds, error) {
 	if err != nil {
 		return oplog.Bounds{}, fmt.Errorf("look at the bounds: %w", err)
 	}
-	b := oplog.Bounds{Empty: !newest.Valid, Oldest: oplog.Index(oldest.Int64), Newest: oplog.Index(newest.Int64), Authoritative: authoritative}
+	if newest.Valid {
+		mark.b = notNil(mark.b)
+	}
+	b := oplog.Bounds{Empty: !newest.Valid, Oldest: oplog.Index(oldest.Int64), Newest: oplog.Index(newest.Int64), Mark: mark.b, Authoritative: authoritative}
 	if parts > 0 {
 		b.Snapshot = oplog.SnapshotInfo{Index: oplog.Index(index), Parts: parts, Size: size}
 	}

@@ -37,7 +37,7 @@ func (l *Log) snapshotRow(ctx context.Context) (snapshotRow, error) {
 }
 
 // CreateSnapshot is oplog.Log's.
-func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index) (oplog.SnapshotWriter, error) {
+func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index, mark []byte) (oplog.SnapshotWriter, error) {
 	if at > oplog.MaxIndex {
 		return nil, fmt.Errorf("create a snapshot at %d: %w", at, oplog.ErrExhausted)
 	}
@@ -45,7 +45,7 @@ func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index) (oplog.Snapsho
 		return nil, fmt.Errorf("create a snapshot at %d: %w", at, notStarted(writes, err))
 	}
 	defer l.leave()
-	w := &writer{log: l, info: oplog.SnapshotInfo{Index: at}, token: make([]byte, 16)}
+	w := &writer{log: l, info: oplog.SnapshotInfo{Index: at}, mark: notNil(mark), token: make([]byte, 16)}
 	rand.Read(w.token) // never fails
 	return w, nil
 }
@@ -59,6 +59,7 @@ func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index) (oplog.Snapsho
 type writer struct {
 	log       *Log
 	info      oplog.SnapshotInfo
+	mark      []byte // of the last row that it stands for
 	token     []byte
 	ended     bool // committed or aborted
 	committed bool
@@ -88,7 +89,7 @@ func (w *writer) Commit(ctx context.Context) error {
 	if w.info.Parts == 0 {
 		return fmt.Errorf("commit the snapshot at %d: it has no parts: %w", w.info.Index, oplog.ErrConflict)
 	}
-	v := values{Token: w.token, At: int64(w.info.Index), Parts: int64(w.info.Parts), Size: w.info.Size, Limit: int64(sweepLimit)}
+	v := values{Token: w.token, At: int64(w.info.Index), Mark: w.mark, Parts: int64(w.info.Parts), Size: w.info.Size, Limit: int64(sweepLimit)}
 	n, err := w.log.exec(ctx, w.log.c.Dialect.Statements.Commit, v)
 	if err == nil && n == 0 {
 		err = w.refused(ctx)
@@ -116,7 +117,7 @@ func (w *writer) refused(ctx context.Context) error {
 	case row.info.Parts > 0 && row.info.Index >= w.info.Index:
 		return fmt.Errorf("the one at %d is current: %w", row.info.Index, oplog.ErrConflict)
 	}
-	return fmt.Errorf("the log does not reach that index, or parts are gone: %w", oplog.ErrConflict)
+	return fmt.Errorf("the log has no such row at that index, or parts are gone: %w", oplog.ErrConflict)
 }
 
 func (w *writer) Abort(ctx context.Context) error {

@@ -43,7 +43,7 @@ func TestTurnHolds(t *testing.T) {
 	}
 	go turn(t.Context())
 	<-called
-	go func() { appended <- l.Append(t.Context(), 5, nil) }()
+	go func() { appended <- l.Append(t.Context(), 5, nil, nil) }()
 	select {
 	case err := <-appended:
 		t.Errorf("an append beside the wait for a turn: %v", err)
@@ -69,11 +69,11 @@ func TestTurnHolds(t *testing.T) {
 	if err := <-turned; !errors.Is(err, oplog.ErrNoTurns) {
 		t.Errorf("no turns: %v", err)
 	}
-	if err := l.Append(t.Context(), 6, nil); err != nil {
+	if err := l.Append(t.Context(), 6, nil, nil); err != nil {
 		t.Error(err)
 	}
 	l.PassTurn(t.Context()) // fails, and so takes the connection with it
-	if err := l.Append(t.Context(), 7, nil); err != nil {
+	if err := l.Append(t.Context(), 7, nil, nil); err != nil {
 		t.Error(err)
 	}
 	if _, connections := f.seen("append"); connections != 3 {

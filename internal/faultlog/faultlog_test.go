@@ -62,7 +62,7 @@ func TestBeforeAndAfter(t *testing.T) {
 		{3, odd, 3},                  // done, answer lost
 		{3, oplog.ErrConflict, 3},    // used up
 	} {
-		if err := l.Append(t.Context(), c.at, nil); !errors.Is(err, c.want) {
+		if err := l.Append(t.Context(), c.at, nil, nil); !errors.Is(err, c.want) {
 			t.Errorf("call %d: append at %d: %v, want %v", i, c.at, err, c.want)
 		}
 		if n := newest(t, l); n != c.then {
@@ -92,7 +92,7 @@ func TestLate(t *testing.T) {
 	gate := faultlog.NewGate()
 	l := cluster(t, faultlog.Rule{Op: faultlog.Append, Late: gate, After: oplog.ErrUnknown})
 	p := []byte("late")
-	if err := l.Append(t.Context(), 1, p); !errors.Is(err, oplog.ErrUnknown) {
+	if err := l.Append(t.Context(), 1, nil, p); !errors.Is(err, oplog.ErrUnknown) {
 		t.Fatalf("append: %v", err)
 	}
 	clear(p)
@@ -115,7 +115,7 @@ func TestHoldAndLinger(t *testing.T) {
 	)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
-	appendRow := func(ctx context.Context, at oplog.Index) { result <- l.Append(ctx, at, nil) }
+	appendRow := func(ctx context.Context, at oplog.Index) { result <- l.Append(ctx, at, nil, nil) }
 
 	go appendRow(ctx, 1)
 	<-hold.Reached()
@@ -151,7 +151,7 @@ func TestEdits(t *testing.T) {
 		faultlog.Rule{Op: faultlog.Bounds, EditBounds: func(b oplog.Bounds) oplog.Bounds { b.Authoritative = false; return b }},
 	)
 	for i := oplog.Index(1); i <= 3; i++ {
-		if err := l.Append(t.Context(), i, nil); err != nil {
+		if err := l.Append(t.Context(), i, nil, nil); err != nil {
 			t.Fatalf("append: %v", err)
 		}
 	}
@@ -174,7 +174,7 @@ func TestSnapshotOps(t *testing.T) {
 		faultlog.Rule{Op: faultlog.CommitSnapshot, After: oplog.ErrUnknown},
 		faultlog.Rule{Op: faultlog.ReadPart, Before: oplog.ErrReplaced},
 	)
-	w, err := l.CreateSnapshot(t.Context(), 0)
+	w, err := l.CreateSnapshot(t.Context(), 0, nil)
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}

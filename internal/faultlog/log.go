@@ -25,9 +25,9 @@ func (l *Log) Init(ctx context.Context, genesis []byte) error {
 }
 
 // Append is oplog.Log's.
-func (l *Log) Append(ctx context.Context, at oplog.Index, payload []byte) error {
+func (l *Log) Append(ctx context.Context, at oplog.Index, mark, payload []byte) error {
 	payload = bytes.Clone(payload)
-	return l.run(ctx, Call{Append, at}, func(ctx context.Context, _ Rule) error { return l.inner.Append(ctx, at, payload) })
+	return l.run(ctx, Call{Append, at}, func(ctx context.Context, _ Rule) error { return l.inner.Append(ctx, at, mark, payload) })
 }
 
 // Read is oplog.Log's.
@@ -76,9 +76,9 @@ func (l *Log) Info() oplog.Info { return l.inner.Info() }
 func (l *Log) Close() error { return l.inner.Close() }
 
 // CreateSnapshot is oplog.Log's.
-func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index) (oplog.SnapshotWriter, error) {
+func (l *Log) CreateSnapshot(ctx context.Context, at oplog.Index, mark []byte) (oplog.SnapshotWriter, error) {
 	return value(ctx, l, Call{CreateSnapshot, at}, func(ctx context.Context, _ Rule) (oplog.SnapshotWriter, error) {
-		w, err := l.inner.CreateSnapshot(ctx, at)
+		w, err := l.inner.CreateSnapshot(ctx, at, mark)
 		if err != nil {
 			return nil, err
 		}

@@ -112,11 +112,11 @@ func BlackHole(t *testing.T, l oplog.Log, x *proxy.Proxy) {
 		if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
 			t.Errorf("newest over a new connection: %d, %v", newest, err)
 		}
-		if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
+		if err := l.Append(t.Context(), at, nil, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
 			t.Errorf("append: %v, want unknown", err)
 		}
 		for i, payload := range []string{"y", "z"} { // the first never reached the server
-			if err := l.Append(t.Context(), at+oplog.Index(i), []byte(payload)); err != nil {
+			if err := l.Append(t.Context(), at+oplog.Index(i), nil, []byte(payload)); err != nil {
 				t.Fatalf("append row %d: %v", at+oplog.Index(i), err)
 			}
 		}

@@ -2,6 +2,7 @@ package fieldcase
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -119,12 +120,16 @@ func (d *Database) row(t testing.TB, s *headwater.Store, index oplog.Index) []by
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, err := l.Read(t.Context(), index-2, 0)
+	if err != nil || len(before) == 0 || before[0].Index != index-1 {
+		t.Fatalf("read row %d: %v, %v", index-1, before, err)
+	}
 	v := s.View()
 	command, err := meta.AppendProposal(nil, meta.Proposal{Stamp: 1, Command: meta.PutKey{Key: "theirs", Value: []byte("x")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replica.AppendRow(nil, &replica.RowInfo{Index: index, Incarnation: g.Incarnation, Writer: replica.Token{1}, Batch: uint64(index),
+	return replica.AppendRow(nil, &replica.RowInfo{Index: index, Incarnation: g.Incarnation, Previous: binary.BigEndian.Uint64(oplog.Mark(before[0].Payload)), Writer: replica.Token{1}, Batch: uint64(index),
 		Seen: v.Index, SeenDigest: replica.Digest(v.State.Digest()), Commands: [][]byte{command}})
 }
 

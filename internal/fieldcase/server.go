@@ -19,6 +19,7 @@ func ReadOnly(t *testing.T, d *Database, on, off func()) {
 	s := d.Nodes(t, 1, headwater.Options{})[0]
 	mustPut(t, s, "before", "x")
 	on()
+	d.Proxy.Cut() // the server has ended these connections, and the news may be on the way
 	meter := d.meter()
 	start, told, left := time.Now(), 0, 0
 	for n := 0; !t.Failed() && (time.Since(start) < size(time.Second, 20*time.Second) || told == 0 || left == 0); n++ {

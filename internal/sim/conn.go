@@ -240,7 +240,7 @@ func (db *database) serve(c *conn, o op, at oplog.Index, p *plan, e *exchange, r
 func (c *conn) Init(context.Context, []byte) error { return oplog.ErrExists }
 
 // Append is oplog.Log's.
-func (c *conn) Append(ctx context.Context, at oplog.Index, payload []byte) error {
+func (c *conn) Append(ctx context.Context, at oplog.Index, mark, payload []byte) error {
 	if err := oplog.CheckAppend(at, len(payload), c.w.cfg.MaxPayload); err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (c *conn) Append(ctx context.Context, at oplog.Index, payload []byte) error
 			x.task = x.db.s.current
 			x.what, x.pauses, x.look, x.gate = string(opAppend), p.pauses, p.afterLook, p.beforeCommit
 		}
-		n, err := x.appendRow(at, payload)
+		n, err := x.appendRow(at, mark, payload)
 		if err != nil {
 			x.end()
 		}
@@ -330,7 +330,8 @@ func (c *conn) Bounds(ctx context.Context) (oplog.Bounds, error) {
 		b := oplog.Bounds{Empty: len(st.rows) == 0, Snapshot: st.snap.info, Authoritative: p.lag == 0 && p.frozen == nil && !x.db.readOnly}
 		if !b.Empty {
 			b.Oldest = st.rows[0].Index
-			b.Newest, _ = st.newest()
+			newest := st.rows[len(st.rows)-1]
+			b.Newest, b.Mark = newest.Index, bytes.Clone(oplog.Mark(newest.Payload))
 		}
 		return b, x.commit()
 	})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,6 +77,12 @@ func (s *state) find(i oplog.Index) (int, bool) {
 }
 
 func (s *state) has(i oplog.Index) bool { _, found := s.find(i); return found }
+
+// ends reports whether there is a row at i that ends with mark.
+func (s *state) ends(i oplog.Index, mark []byte) bool {
+	at, found := s.find(i)
+	return found && bytes.HasSuffix(s.rows[at].Payload, mark)
+}
 
 // newest returns the newest row's index; false: there is no row.
 func (s *state) newest() (oplog.Index, bool) {

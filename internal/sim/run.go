@@ -45,7 +45,7 @@ func RunConfig(seed uint64, cfg Config) *Report {
 	}
 	w.storms()
 	w.until(cfg.Time, func() bool { return false })
-	if w.failed == nil && !w.strayed {
+	if w.failed == nil {
 		w.settle()
 	}
 	w.counts["turns"] = w.s.turns
@@ -56,7 +56,7 @@ func RunConfig(seed uint64, cfg Config) *Report {
 
 // until runs until done holds, an invariant is broken, or the time limit (of the clock of the world) has come. It reports whether done holds.
 func (w *world) until(limit time.Duration, done func() bool) bool {
-	for w.failed == nil && !w.strayed {
+	for w.failed == nil {
 		if done() {
 			return true
 		}
@@ -87,7 +87,7 @@ func (w *world) settle() {
 			w.thaw(n)
 		}
 	}
-	if !w.until(w.s.now+calmTime, func() bool { return w.healthy(false) }) && !w.strayed {
+	if !w.until(w.s.now+calmTime, func() bool { return w.healthy() }) {
 		w.check(fmt.Errorf("liveness: %v after the last fault: %s", calmTime, w.ailing()))
 		return
 	}
@@ -95,11 +95,11 @@ func (w *world) settle() {
 	for _, n := range w.nodes {
 		w.lastWrite(n, &left)
 	}
-	if !w.until(w.s.now+calmTime, func() bool { return w.healthy(true) && left == 0 }) && !w.strayed {
+	if !w.until(w.s.now+calmTime, func() bool { return w.healthy() && left == 0 }) {
 		w.check(fmt.Errorf("liveness: %v after a write through each node: %s", calmTime, w.ailing()))
 		return
 	}
-	if w.failed != nil || w.strayed {
+	if w.failed != nil {
 		return
 	}
 	for _, n := range w.nodes {
@@ -116,10 +116,8 @@ func (w *world) settle() {
 	w.note("well: everybody at row %d with digest %s", w.h.tip.index, w.h.tip.digest())
 }
 
-// healthy reports whether nothing is left to be done. On its way it restarts what a person would restart. A node that has
-// applied as many rows as there are, of which some were lost and replaced by others, can find that out only by the next
-// one; found says that it must have.
-func (w *world) healthy(found bool) bool {
+// healthy reports whether nothing is left to be done. On its way it restarts what a person would restart.
+func (w *world) healthy() bool {
 	ok := w.clients == 0 && w.pending == 0
 	for _, n := range w.nodes {
 		switch {
@@ -129,7 +127,7 @@ func (w *world) healthy(found bool) bool {
 		case n.final(): // halted checked that it had a reason to
 			w.crash(n)
 			ok = false
-		case n.store == nil || n.ending || !found && n.view.Index < w.h.tip.index || (found || !n.astray) && n.here != w.h.tip || n.store.Status().Condition != headwater.Ready:
+		case n.store == nil || n.ending || n.here != w.h.tip || n.store.Status().Condition != headwater.Ready:
 			ok = false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 type snapWriter struct {
 	c         *conn
 	info      oplog.SnapshotInfo
+	mark      []byte
 	token     [16]byte
 	ended     bool
 	committed bool
@@ -19,11 +20,11 @@ type snapWriter struct {
 }
 
 // CreateSnapshot is oplog.Log's.
-func (c *conn) CreateSnapshot(_ context.Context, at oplog.Index) (oplog.SnapshotWriter, error) {
+func (c *conn) CreateSnapshot(_ context.Context, at oplog.Index, mark []byte) (oplog.SnapshotWriter, error) {
 	if c.dead() {
 		return nil, oplog.ErrClosed
 	}
-	return &snapWriter{c: c, info: oplog.SnapshotInfo{Index: at}, token: c.w.s.random()}, nil
+	return &snapWriter{c: c, info: oplog.SnapshotInfo{Index: at}, mark: mark, token: c.w.s.random()}, nil
 }
 
 // WritePart is oplog.SnapshotWriter's.
@@ -52,7 +53,7 @@ func (w *snapWriter) Commit(ctx context.Context) error {
 		return oplog.ErrConflict
 	}
 	info := w.info
-	res, err := w.c.call(ctx, opCommit, info.Index, func(x *tx, _ *plan) (any, error) { return x.commitSnapshot(w.token, info) })
+	res, err := w.c.call(ctx, opCommit, info.Index, func(x *tx, _ *plan) (any, error) { return x.commitSnapshot(w.token, info, w.mark) })
 	if err == nil && res.(int) == 0 {
 		err = w.refused(ctx)
 	}

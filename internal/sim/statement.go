@@ -19,10 +19,20 @@ type Dialect struct {
 	SharedLock bool
 	// Unconditional: a snapshot becomes the current one whatever is there, which it must not.
 	Unconditional bool
+	// Unmarked: appends and snapshots do not ask what the row that they follow on ends with, which they must.
+	Unmarked bool
 	// Turns: the log is a turnstile.
 	Turns bool
 	// Lag: reads may be served by a member that is behind.
 	Lag bool
+}
+
+// asked is what a statement that is given mark asks the row before to end with.
+func (d *Dialect) asked(mark []byte) []byte {
+	if d.Unmarked {
+		return nil
+	}
+	return mark
 }
 
 // AppendText is how careful the append is.
@@ -59,12 +69,12 @@ func (x *tx) write() error {
 }
 
 // appendRow is the append: it returns how many rows it inserted.
-func (x *tx) appendRow(at oplog.Index, payload []byte) (int, error) {
+func (x *tx) appendRow(at oplog.Index, mark, payload []byte) (int, error) {
 	if err := x.write(); err != nil {
 		return 0, err
 	}
 	d, began := x.db.d, x.db.state
-	if newest, ok := began.newest(); d.Append >= AppendChecked && (!ok || newest != at-1) {
+	if newest, ok := began.newest(); d.Append >= AppendChecked && (!ok || newest != at-1 || !began.ends(at-1, d.asked(mark))) {
 		return 0, x.commit()
 	}
 	x.look.pass(x.db.s)
@@ -160,7 +170,7 @@ func (x *tx) insertPart(p part) error {
 }
 
 // commitSnapshot makes the parts of token the current snapshot: it returns how many rows it changed.
-func (x *tx) commitSnapshot(token [16]byte, info oplog.SnapshotInfo) (int, error) {
+func (x *tx) commitSnapshot(token [16]byte, info oplog.SnapshotInfo, mark []byte) (int, error) {
 	if err := x.write(); err != nil {
 		return 0, err
 	}
@@ -174,9 +184,8 @@ func (x *tx) commitSnapshot(token [16]byte, info oplog.SnapshotInfo) (int, error
 			have++
 		}
 	}
-	newest, ok := now.newest()
 	older := now.snap.info.Parts == 0 || now.snap.info.Index < info.Index
-	if have != info.Parts || !older && !x.db.d.Unconditional || ok && newest < info.Index {
+	if have != info.Parts || !older && !x.db.d.Unconditional || len(now.rows) > 0 && !now.ends(info.Index, x.db.d.asked(mark)) {
 		return 0, x.commit()
 	}
 	x.change(func(s *state) { s.snap = stored{info, token} })

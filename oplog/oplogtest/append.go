@@ -37,7 +37,7 @@ func testAppendConflict(t *testing.T, db Database) {
 	other := open(t, db)
 	for _, l := range []oplog.Log{l, other} {
 		for _, at := range []oplog.Index{0, 1, 4, 5, 7, 8, 100, oplog.MaxIndex} {
-			err := l.Append(t.Context(), at, []byte("must not be there"))
+			err := l.Append(t.Context(), at, nil, []byte("must not be there"))
 			wantErr(t, fmt.Sprintf("append at %d of 5", at), err, oplog.ErrConflict)
 			if !oplog.NotApplied(err) {
 				t.Errorf("append at %d of 5: %v does not vouch that nothing was applied", at, err)
@@ -49,6 +49,54 @@ func testAppendConflict(t *testing.T, db Database) {
 	wantRows(t, l, 0, rowsFromTo(1, 6))
 }
 
+// testAppendMark: an append, a leap and a snapshot follow on a row that ends as their writer says, and on no other that
+// stands at its index.
+func testAppendMark(t *testing.T, db Database) {
+	l := cluster(t, db, 0)
+	long := append(repeat('x', 20000), "the ending"...)
+	for i, p := range [][]byte{[]byte("12345678"), []byte("0012345678"), []byte("123"), {}, {0, 255, 0, 255}, long} {
+		at := oplog.Index(i + 1)
+		if err := l.Append(t.Context(), at, nil, p); err != nil {
+			t.Fatalf("append row %d: %v", at, err)
+		}
+		right := oplog.Mark(p)
+		if !bytes.HasSuffix(p, right) || len(right) != min(len(p), oplog.MarkSize) {
+			t.Fatalf("mark of %q: %q", p, right)
+		}
+		wrong := [][]byte{append([]byte("0"), p...), []byte("12345679"), {0}, append(slices.Clone(right), 0), repeat('9', 300)}
+		if n := len(right); n > 0 {
+			wrong = append(wrong, append(slices.Clone(right[:n-1]), right[n-1]^1), right[:n-1])
+		}
+		for _, mark := range wrong {
+			if bytes.HasSuffix(p, mark) {
+				continue
+			}
+			what := fmt.Sprintf("after %.20q with mark %q", p, mark)
+			err := l.Append(t.Context(), at+1, mark, []byte("must not be there"))
+			wantErr(t, "append "+what, err, oplog.ErrConflict)
+			if !oplog.NotApplied(err) {
+				t.Errorf("append %s: %v does not vouch that nothing was applied", what, err)
+			}
+			if up, ok := l.(oplog.Leaper); ok {
+				wantErr(t, "leap "+what, up.Leap(t.Context(), at, at+1000, mark, nil), oplog.ErrConflict)
+			}
+			w := markedSnapshot(t, l, at, mark, []byte("must not be current"))
+			wantErr(t, "commit a snapshot "+what, w.Commit(t.Context()), oplog.ErrConflict)
+			if err := w.Abort(t.Context()); err != nil {
+				t.Errorf("abort: %v", err)
+			}
+		}
+		wantBounds(t, l, oplog.Bounds{Newest: at, Snapshot: oplog.SnapshotInfo{Index: at - 1, Parts: min(i, 1), Size: int64(min(i, 1))}, Authoritative: true})
+		if err := markedSnapshot(t, l, at, right, []byte("s")).Commit(t.Context()); err != nil {
+			t.Fatalf("commit a snapshot after %.20q with its mark: %v", p, err)
+		}
+		if err := l.Append(t.Context(), at+1, right, []byte("follows")); err != nil {
+			t.Fatalf("append after %.20q with its mark: %v", p, err)
+		}
+		db.Drop(t, at+1)
+	}
+}
+
 func testAppendLimits(t *testing.T, db Database) {
 	l := cluster(t, db, 0)
 	limit := oplog.MaxPayload
@@ -57,17 +105,17 @@ func testAppendLimits(t *testing.T, db Database) {
 	}
 	want := []oplog.Row{{Index: 1, Payload: []byte{}}, {Index: 2, Payload: []byte{}}, {Index: 3, Payload: repeat(0xfe, limit)}}
 	for i, p := range [][]byte{nil, {}, want[2].Payload} {
-		if err := l.Append(t.Context(), oplog.Index(i+1), p); err != nil {
+		if err := l.Append(t.Context(), oplog.Index(i+1), nil, p); err != nil {
 			t.Fatalf("append %d bytes: %v", len(p), err)
 		}
 	}
-	err := l.Append(t.Context(), 4, make([]byte, limit+1))
+	err := l.Append(t.Context(), 4, nil, make([]byte, limit+1))
 	wantErr(t, "append above the limit", err, oplog.ErrTooLarge)
 	if !oplog.NotApplied(err) {
 		t.Errorf("append above the limit: %v does not vouch that nothing was applied", err)
 	}
-	wantErr(t, "append above the last index", l.Append(t.Context(), oplog.MaxIndex+1, nil), oplog.ErrExhausted)
-	wantErr(t, "append at 2^63", l.Append(t.Context(), 1<<63, nil), oplog.ErrExhausted)
+	wantErr(t, "append above the last index", l.Append(t.Context(), oplog.MaxIndex+1, nil, nil), oplog.ErrExhausted)
+	wantErr(t, "append at 2^63", l.Append(t.Context(), 1<<63, nil, nil), oplog.ErrExhausted)
 	wantErr(t, "init above the limit", open(t, db).Init(t.Context(), make([]byte, oplog.MaxPayload+1)), oplog.ErrTooLarge)
 
 	got := readAll(t, l, 0)
@@ -88,7 +136,7 @@ func testAppendAllBytes(t *testing.T, db Database) {
 	back := slices.Clone(all)
 	slices.Reverse(back)
 	for i, p := range [][]byte{all, back} {
-		if err := l.Append(t.Context(), oplog.Index(i+1), p); err != nil {
+		if err := l.Append(t.Context(), oplog.Index(i+1), nil, p); err != nil {
 			t.Fatalf("append: %v", err)
 		}
 	}
@@ -103,7 +151,7 @@ func testAppendAllBytes(t *testing.T, db Database) {
 func testAppendKeepsNothing(t *testing.T, db Database) {
 	l := cluster(t, db, 0)
 	p := payload(1)
-	if err := l.Append(t.Context(), 1, p); err != nil {
+	if err := l.Append(t.Context(), 1, nil, p); err != nil {
 		t.Fatalf("append: %v", err)
 	}
 	clear(p)
@@ -137,7 +185,7 @@ func testAppendManyWriters(t *testing.T, db Database) {
 			next := oplog.Index(1)
 			for n := 0; n < each; {
 				p := fmt.Sprintf("writer %d row %d", w, n)
-				err := mine.Append(t.Context(), next, []byte(p))
+				err := mine.Append(t.Context(), next, nil, []byte(p))
 				switch {
 				case err == nil:
 					acknowledged[w][next] = p
@@ -189,12 +237,12 @@ func testHighIndexes(t *testing.T, db Database) {
 			Snapshot: oplog.SnapshotInfo{Index: base + 5, Parts: 1, Size: int64(len(payload(base)))},
 		})
 		wantRows(t, fresh, base+5, rowsFromTo(base+6, base+10))
-		wantErr(t, "append at a truncated index", fresh.Append(t.Context(), base+3, nil), oplog.ErrConflict)
+		wantErr(t, "append at a truncated index", fresh.Append(t.Context(), base+3, nil, nil), oplog.ErrConflict)
 		if err := fresh.Wait(t.Context(), base+9); err != nil {
 			t.Errorf("wait after %d: %v", base+9, err)
 		}
 	}
-	err := l.Append(t.Context(), oplog.MaxIndex+1, nil)
+	err := l.Append(t.Context(), oplog.MaxIndex+1, nil, nil)
 	wantErr(t, "append after the last index", err, oplog.ErrExhausted)
 	if !oplog.NotApplied(err) {
 		t.Errorf("append after the last index: %v does not vouch that nothing was applied", err)

@@ -24,7 +24,7 @@ func BenchmarkLog(b *testing.B, open func(b *testing.B) oplog.Log) {
 			l := start(b)
 			b.SetBytes(int64(size))
 			for i := oplog.Index(1); b.Loop(); i++ {
-				if err := l.Append(b.Context(), i, p); err != nil {
+				if err := l.Append(b.Context(), i, nil, p); err != nil {
 					b.Fatalf("append: %v", err)
 				}
 			}
@@ -33,7 +33,7 @@ func BenchmarkLog(b *testing.B, open func(b *testing.B) oplog.Log) {
 			const rows = 500
 			l := start(b)
 			for i := oplog.Index(1); i <= rows; i++ {
-				if err := l.Append(b.Context(), i, p); err != nil {
+				if err := l.Append(b.Context(), i, nil, p); err != nil {
 					b.Fatalf("append: %v", err)
 				}
 			}

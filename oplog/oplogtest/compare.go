@@ -26,7 +26,7 @@ func BenchmarkVisibility(b *testing.B, writer, reader oplog.Log, newest oplog.In
 		}()
 		<-time.After(idle)
 		start := time.Now()
-		if err := writer.Append(b.Context(), at, []byte("row")); err != nil {
+		if err := writer.Append(b.Context(), at, nil, []byte("row")); err != nil {
 			b.Fatalf("append row %d: %v", at, err)
 		}
 		answer := time.Now()
@@ -64,7 +64,7 @@ func BenchmarkAgainst(b *testing.B, l oplog.Log, newest oplog.Index, insert func
 		for turn := range 2 {
 			start := time.Now()
 			if (int(at)+turn)%2 == 0 {
-				if err := l.Append(b.Context(), at, payload); err != nil {
+				if err := l.Append(b.Context(), at, nil, payload); err != nil {
 					b.Fatalf("append row %d: %v", at, err)
 				}
 				ours = append(ours, time.Since(start))

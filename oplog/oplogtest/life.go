@@ -87,7 +87,7 @@ func testInitRaced(t *testing.T, db Database) {
 		t.Errorf("%d of %d created the cluster, want 1", won, n)
 	}
 	for i, l := range logs {
-		if err := l.Append(t.Context(), oplog.Index(i+1), payload(oplog.Index(i+1))); err != nil {
+		if err := l.Append(t.Context(), oplog.Index(i+1), nil, payload(oplog.Index(i+1))); err != nil {
 			t.Errorf("append by %d: %v", i, err)
 		}
 	}
@@ -144,7 +144,7 @@ func testAppendCancelled(t *testing.T, db Database) {
 	l := cluster(t, db, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := l.Append(ctx, 2, payload(2))
+	err := l.Append(ctx, 2, nil, payload(2))
 	wantErr(t, "append with an ended context", err, context.Canceled)
 	if !oplog.NotApplied(err) {
 		t.Errorf("append with an ended context: %v does not vouch that nothing was applied", err)
@@ -160,10 +160,10 @@ func testAppendCancelled(t *testing.T, db Database) {
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()
-		err := l.Append(ctx, next, payload(next))
+		err := l.Append(ctx, next, nil, payload(next))
 		cancel()
 		// A normal append at the same slot tells what became of the first: it waits for a statement still under way.
-		again := l.Append(t.Context(), next, payload(next))
+		again := l.Append(t.Context(), next, nil, payload(next))
 		switch {
 		case err == nil && !errors.Is(again, oplog.ErrConflict):
 			t.Fatalf("row %d: appended, and again: %v", next, again)

@@ -50,6 +50,7 @@ func TestLog(t *testing.T, h Harness) {
 		{"InitRaced", testInitRaced},
 		{"Append", testAppend},
 		{"AppendConflict", testAppendConflict},
+		{"AppendMark", testAppendMark},
 		{"AppendLimits", testAppendLimits},
 		{"AppendAllBytes", testAppendAllBytes},
 		{"AppendKeepsNothing", testAppendKeepsNothing},
@@ -113,7 +114,7 @@ func payload(index oplog.Index) []byte { return fmt.Appendf(nil, "row %d", index
 func appendRows(t testing.TB, l oplog.Log, from, to oplog.Index) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		if err := l.Append(t.Context(), i, payload(i)); err != nil {
+		if err := l.Append(t.Context(), i, nil, payload(i)); err != nil {
 			t.Fatalf("append row %d: %v", i, err)
 		}
 	}
@@ -121,7 +122,12 @@ func appendRows(t testing.TB, l oplog.Log, from, to oplog.Index) {
 
 func writeSnapshot(t testing.TB, l oplog.Log, at oplog.Index, parts ...[]byte) oplog.SnapshotWriter {
 	t.Helper()
-	w, err := l.CreateSnapshot(t.Context(), at)
+	return markedSnapshot(t, l, at, nil, parts...)
+}
+
+func markedSnapshot(t testing.TB, l oplog.Log, at oplog.Index, mark []byte, parts ...[]byte) oplog.SnapshotWriter {
+	t.Helper()
+	w, err := l.CreateSnapshot(t.Context(), at, mark)
 	if err != nil {
 		t.Fatalf("create a snapshot at %d: %v", at, err)
 	}
@@ -179,8 +185,16 @@ func rowsFromTo(from, to oplog.Index) []oplog.Row {
 	return rows
 }
 
+// wantBounds compares the bounds, and their mark with the row that a read shows.
 func wantBounds(t testing.TB, l oplog.Log, want oplog.Bounds) {
 	t.Helper()
+	if !want.Empty {
+		rows, err := l.Read(t.Context(), want.Newest-1, 0)
+		if err != nil || len(rows) != 1 || rows[0].Index != want.Newest {
+			t.Fatalf("read row %d: %v, %v", want.Newest, rows, err)
+		}
+		want.Mark = oplog.Mark(rows[0].Payload)
+	}
 	got, err := l.Bounds(t.Context())
 	if err != nil {
 		t.Fatalf("bounds: %v", err)
@@ -200,7 +214,7 @@ func patient(t testing.TB) context.Context {
 // eachCall calls every method that needs the database and hands its error to check.
 func eachCall(t testing.TB, ctx context.Context, l oplog.Log, check func(what string, err error)) {
 	t.Helper()
-	check("append", l.Append(ctx, 1, []byte("x")))
+	check("append", l.Append(ctx, 1, nil, []byte("x")))
 	_, err := l.Read(ctx, 0, 1<<20)
 	check("read", err)
 	_, err = l.Newest(ctx)
@@ -211,7 +225,7 @@ func eachCall(t testing.TB, ctx context.Context, l oplog.Log, check func(what st
 	check("open the snapshot", err)
 	_, err = l.Truncate(ctx, 1, 1)
 	check("truncate", err)
-	w, err := l.CreateSnapshot(ctx, 0)
+	w, err := l.CreateSnapshot(ctx, 0, nil)
 	if err == nil {
 		if err = w.WritePart(ctx, []byte("x")); err == nil {
 			err = w.Commit(ctx)

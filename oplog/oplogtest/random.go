@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ type model struct {
 	parts          []string
 }
 
-func (m *model) append(at oplog.Index, p string) error {
-	if at == 0 || at != m.newest+1 {
+func (m *model) append(at oplog.Index, mark, p string) error {
+	if at == 0 || at != m.newest+1 || !strings.HasSuffix(m.rows[at-1], mark) {
 		return oplog.ErrConflict
 	}
 	m.rows[at], m.newest = p, at
@@ -39,8 +40,8 @@ func (m *model) read(after oplog.Index, maxBytes int) []oplog.Row {
 	return rows
 }
 
-func (m *model) commit(at oplog.Index, parts []string) error {
-	if len(parts) == 0 || at > m.newest || m.snapshot.Parts > 0 && at <= m.snapshot.Index {
+func (m *model) commit(at oplog.Index, mark string, parts []string) error {
+	if len(parts) == 0 || at > m.newest || !strings.HasSuffix(m.rows[at], mark) || m.snapshot.Parts > 0 && at <= m.snapshot.Index {
 		return oplog.ErrConflict
 	}
 	m.parts, m.snapshot = parts, oplog.SnapshotInfo{Index: at, Parts: len(parts)}
@@ -73,6 +74,12 @@ func testRandom(t *testing.T, db Database) {
 	m := &model{rows: map[oplog.Index]string{0: string(payload(0))}}
 	index := func() oplog.Index { return oplog.Index(rnd.Uint64N(uint64(m.newest) + 4)) }
 	text := func() string { return fmt.Sprintf("%x", rnd.Uint64())[:rnd.IntN(12)+1] }
+	mark := func(at oplog.Index) string { // most often the right one
+		if rnd.IntN(6) == 0 {
+			return text()
+		}
+		return string(oplog.Mark([]byte(m.rows[at])))
+	}
 	for step := 0; step < 400 && !t.Failed(); step++ {
 		l := logs[rnd.IntN(2)]
 		switch op := rnd.IntN(20); {
@@ -81,9 +88,10 @@ func testRandom(t *testing.T, db Database) {
 			if rnd.IntN(3) == 0 {
 				at = index()
 			}
-			err := l.Append(t.Context(), at, []byte(p))
-			if want := m.append(at, p); !errors.Is(err, want) {
-				t.Errorf("step %d: append at %d: %v, want %v", step, at, err, want)
+			before := mark(at - 1)
+			err := l.Append(t.Context(), at, []byte(before), []byte(p))
+			if want := m.append(at, before, p); !errors.Is(err, want) {
+				t.Errorf("step %d: append at %d after %q: %v, want %v", step, at, before, err, want)
 			}
 		case op < 14:
 			after, size := index(), rnd.IntN(40)
@@ -97,7 +105,7 @@ func testRandom(t *testing.T, db Database) {
 			for range rnd.IntN(3) {
 				parts = append(parts, text())
 			}
-			randomSnapshot(t, step, l, m, at, parts, rnd.IntN(4) > 0)
+			randomSnapshot(t, step, l, m, at, mark(at), parts, rnd.IntN(4) > 0)
 		case op < 18:
 			below, limit := index(), rnd.IntN(10)
 			n, err := l.Truncate(t.Context(), below, limit)
@@ -110,17 +118,17 @@ func testRandom(t *testing.T, db Database) {
 	}
 }
 
-func randomSnapshot(t *testing.T, step int, l oplog.Log, m *model, at oplog.Index, parts []string, commit bool) {
+func randomSnapshot(t *testing.T, step int, l oplog.Log, m *model, at oplog.Index, mark string, parts []string, commit bool) {
 	t.Helper()
 	stored := make([][]byte, len(parts))
 	for i, p := range parts {
 		stored[i] = []byte(p)
 	}
-	w := writeSnapshot(t, l, at, stored...)
+	w := markedSnapshot(t, l, at, []byte(mark), stored...)
 	if commit {
 		err := w.Commit(t.Context())
-		if want := m.commit(at, parts); !errors.Is(err, want) {
-			t.Errorf("step %d: commit at %d of %d parts: %v, want %v", step, at, len(parts), err, want)
+		if want := m.commit(at, mark, parts); !errors.Is(err, want) {
+			t.Errorf("step %d: commit at %d, %q, of %d parts: %v, want %v", step, at, mark, len(parts), err, want)
 		}
 	}
 	if m.snapshot.Parts == 0 {

@@ -18,7 +18,7 @@ func testRead(t *testing.T, db Database) {
 	l := cluster(t, db, 0)
 	sizes := []int{len(payload(0)), 10, 0, 20, 5, 100, 1, 0}
 	for i, n := range sizes[1:] {
-		if err := l.Append(t.Context(), oplog.Index(i+1), repeat('x', n)); err != nil {
+		if err := l.Append(t.Context(), oplog.Index(i+1), nil, repeat('x', n)); err != nil {
 			t.Fatalf("append: %v", err)
 		}
 	}
@@ -84,8 +84,8 @@ func testReadHole(t *testing.T, db Database) {
 	db.Drop(t, 3)
 	wantRows(t, l, 0, append(rowsFromTo(1, 2), rowsFromTo(4, 6)...))
 	wantRows(t, l, 2, rowsFromTo(4, 6))
-	wantErr(t, "append into the hole", l.Append(t.Context(), 3, nil), oplog.ErrConflict)
-	wantErr(t, "append after the hole", l.Append(t.Context(), 4, nil), oplog.ErrConflict)
+	wantErr(t, "append into the hole", l.Append(t.Context(), 3, nil, nil), oplog.ErrConflict)
+	wantErr(t, "append after the hole", l.Append(t.Context(), 4, nil, nil), oplog.ErrConflict)
 	appendRows(t, l, 7, 7)
 }
 

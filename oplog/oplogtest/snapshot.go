@@ -86,7 +86,7 @@ func testSnapshotParts(t *testing.T, db Database) {
 	if !slices.EqualFunc(want, readSnapshot(t, l), bytes.Equal) {
 		t.Error("parts differ from those written")
 	}
-	_, err := l.CreateSnapshot(t.Context(), oplog.MaxIndex+1)
+	_, err := l.CreateSnapshot(t.Context(), oplog.MaxIndex+1, nil)
 	wantErr(t, "snapshot above the last index", err, oplog.ErrExhausted)
 }
 
@@ -268,9 +268,9 @@ func testTruncatedSlot(t *testing.T, db Database) {
 			t.Fatalf("truncate: %v", err)
 		}
 		for at := range oplog.Index(13) {
-			wantErr(t, fmt.Sprintf("append at %d", at), slow.Append(t.Context(), at, []byte("fork")), oplog.ErrConflict)
+			wantErr(t, fmt.Sprintf("append at %d", at), slow.Append(t.Context(), at, nil, []byte("fork")), oplog.ErrConflict)
 		}
-		if n == 0 {
+		if n == 0 || t.Failed() { // a log that takes a truncated slot has something to truncate for ever
 			break
 		}
 	}

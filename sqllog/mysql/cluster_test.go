@@ -64,12 +64,12 @@ func TestAmbiguousAppend(t *testing.T) {
 
 	// The server has committed, then the connection breaks before the answer is through.
 	trap := x.Add(proxy.LoseAnswer(insert))
-	unknown(l.Append(t.Context(), 1, []byte("answer lost")))
+	unknown(l.Append(t.Context(), 1, nil, []byte("answer lost")))
 	<-trap.Answered()
 	if got := payloadOf(1); got != "answer lost" {
 		t.Errorf("row 1 is %q", got)
 	}
-	if err := l.Append(t.Context(), 1, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 1, nil, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append again: %v, want conflict", err)
 	}
 	mustAppend(t, l, 2, "next")
@@ -77,7 +77,7 @@ func TestAmbiguousAppend(t *testing.T) {
 	// The server gets the statement long after the writer gave it up, and after somebody else took the slot: it loses.
 	held := proxy.NewGate()
 	x.Add(proxy.HoldStatement(insert, held))
-	unknown(l.Append(t.Context(), 3, []byte("held"))) // by the statement timeout
+	unknown(l.Append(t.Context(), 3, nil, []byte("held"))) // by the statement timeout
 	mustAppend(t, l, 3, "somebody else's")
 	mustAppend(t, l, 4, "next")
 	links := x.Open()
@@ -92,7 +92,7 @@ func TestAmbiguousAppend(t *testing.T) {
 	trap = x.Add(proxy.HoldAnswer(insert, held))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-trap.Sprung(); cancel() }()
-	err := l.Append(ctx, 5, []byte("impatient"))
+	err := l.Append(ctx, 5, nil, []byte("impatient"))
 	unknown(err)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v, want it to say that the context ended", err)
@@ -106,14 +106,14 @@ func TestAmbiguousAppend(t *testing.T) {
 	// A statement arrives after its connection was gone, and nobody took the slot: the row comes when nobody expects it, and is seen.
 	held = proxy.NewGate()
 	x.Add(proxy.AbandonStatement(insert, held))
-	unknown(l.Append(t.Context(), 7, []byte("late")))
+	unknown(l.Append(t.Context(), 7, nil, []byte("late")))
 	waited := make(chan error, 1)
 	go func() { waited <- l.Wait(t.Context(), 6) }()
 	held.Open()
 	if err := <-waited; err != nil {
 		t.Errorf("wait for the late row: %v", err)
 	}
-	if err := l.Append(t.Context(), 7, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 7, nil, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append beside the late row: %v, want conflict", err)
 	}
 	if got := payloadOf(7); got != "late" {

@@ -38,10 +38,10 @@ func (s *session) dialect() sqllog.Dialect {
 // appendRow executes the append. On a member of a Galera cluster that has not applied row at-1 yet, an append that its
 // caller may well make finds no predecessor. So one that inserted nothing there waits, by a reading statement, until all
 // that was committed before is there, and is made again if row at-1 is the newest then.
-func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, payload []byte) (int64, error) {
+func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, mark, payload []byte) (int64, error) {
 	st := &s.texts
 	insert := func() (int64, error) {
-		res, err := sc.ExecContext(ctx, st.Append.Text, int64(at), payload, int64(at)-1, int64(at)-1)
+		res, err := sc.ExecContext(ctx, st.Append.Text, int64(at), payload, int64(at)-1, int64(at)-1, mark, mark)
 		if err != nil {
 			return 0, err
 		}

@@ -269,7 +269,7 @@ func testNextMember(t *testing.T, g *dbtest.Galera) {
 		}
 		return err == nil && newest == 3
 	})
-	if err := l.Append(t.Context(), 4, []byte("next")); err != nil && !errors.Is(err, oplog.ErrUnknown) {
+	if err := l.Append(t.Context(), 4, nil, []byte("next")); err != nil && !errors.Is(err, oplog.ErrUnknown) {
 		t.Errorf("append: %v", err)
 	} else if err != nil { // the old connection died in the middle
 		mustAppend(t, l, 4, "next")

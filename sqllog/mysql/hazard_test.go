@@ -36,7 +36,7 @@ func truncatable(t testing.TB, o mysql.Options) oplog.Log {
 
 func snapshot(t testing.TB, l oplog.Log, index oplog.Index) {
 	t.Helper()
-	w, err := l.CreateSnapshot(t.Context(), index)
+	w, err := l.CreateSnapshot(t.Context(), index, nil)
 	if err != nil {
 		t.Fatalf("create a snapshot: %v", err)
 	}
@@ -83,7 +83,7 @@ const everywhere = int64(1) << 60
 
 // appendRaw runs the text of the append by hand, looking for newer rows above above, and returns how many it inserted.
 func appendRaw(c *sql.Conn, o mysql.Options, index int64, payload string, above int64) (int64, error) {
-	res, err := c.ExecContext(context.Background(), mysql.AppendText(o.Prefix), index, []byte(payload), index-1, above)
+	res, err := c.ExecContext(context.Background(), mysql.AppendText(o.Prefix), index, []byte(payload), index-1, above, []byte{}, []byte{})
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func TestLateAppendOfLog(t *testing.T) {
 	mustExec(t, truncator, mysql.TruncateText(o.Prefix), 100, 12, 100)
 	for _, end := range []string{"SELECT 1", "COMMIT"} {
 		mustExec(t, truncator, end)
-		if err := late.Append(t.Context(), 5, []byte("fork")); !errors.Is(err, oplog.ErrConflict) {
+		if err := late.Append(t.Context(), 5, nil, []byte("fork")); !errors.Is(err, oplog.ErrConflict) {
 			t.Errorf("late append: %v, want conflict", err)
 		}
 	}
@@ -219,7 +219,7 @@ func TestThreeOnOneSlot(t *testing.T) {
 			done := make(chan error, 2)
 			for range 2 {
 				l := open(t, o)
-				go func() { done <- l.Append(context.Background(), 4, []byte("mine")) }()
+				go func() { done <- l.Append(context.Background(), 4, nil, []byte("mine")) }()
 			}
 			waitsForLock(t, o, watch, 2)
 			mustExec(t, first, "ROLLBACK")
@@ -277,7 +277,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	mustExec(t, other, "INSERT INTO "+o.Prefix+"_log (idx, payload) VALUES (4, 'gone again')")
 	before := scan[int](t, watch, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_deadlocks'")
 	done := make(chan error, 1)
-	go func() { done <- l.Append(context.Background(), 4, []byte("mine")) }()
+	go func() { done <- l.Append(context.Background(), 4, nil, []byte("mine")) }()
 	waitsForLock(t, o, watch, 1) // it has row 3 and waits for row 4
 	mustExec(t, other, "UPDATE "+o.Prefix+"_log SET payload = payload WHERE idx = 3")
 	if now := scan[int](t, watch, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_deadlocks'"); now == before {

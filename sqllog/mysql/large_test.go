@@ -18,7 +18,7 @@ func TestLargeSnapshot(t *testing.T) {
 		parts = 200
 	}
 	l := cluster(t, place(t), 3)
-	w, err := l.CreateSnapshot(t.Context(), 2)
+	w, err := l.CreateSnapshot(t.Context(), 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

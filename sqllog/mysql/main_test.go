@@ -71,7 +71,7 @@ func cluster(t testing.TB, o mysql.Options, newest oplog.Index) oplog.Log {
 
 func mustAppend(t testing.TB, l oplog.Log, at oplog.Index, payload string) {
 	t.Helper()
-	if err := l.Append(t.Context(), at, []byte(payload)); err != nil {
+	if err := l.Append(t.Context(), at, nil, []byte(payload)); err != nil {
 		t.Fatalf("append row %d: %v", at, err)
 	}
 }

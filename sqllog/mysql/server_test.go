@@ -100,7 +100,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("open as %s: %v, want %v", user, err, want)
 		}
 		if err == nil {
-			if err := l.Append(t.Context(), 4, nil); !errors.Is(err, oplog.ErrDenied) || !oplog.NotApplied(err) {
+			if err := l.Append(t.Context(), 4, nil, nil); !errors.Is(err, oplog.ErrDenied) || !oplog.NotApplied(err) {
 				t.Errorf("append as %s: %v, want denied", user, err)
 			}
 			l.Close()
@@ -127,7 +127,7 @@ func beReader(t *testing.T, o mysql.Options) {
 		t.Errorf("read: %v, %v", rows, err)
 	}
 	_, truncated := l.Truncate(t.Context(), 3, 1)
-	for what, err := range map[string]error{"append": l.Append(t.Context(), 4, nil), "truncate": truncated} {
+	for what, err := range map[string]error{"append": l.Append(t.Context(), 4, nil, nil), "truncate": truncated} {
 		if !errors.Is(err, oplog.ErrReadOnly) {
 			t.Errorf("%s: %v, want read-only", what, err)
 		}
@@ -183,7 +183,7 @@ func TestReadOnlyServer(t *testing.T) {
 	l := cluster(t, as(o, "node"), 3)
 	for range 2 {
 		mustExec(t, root, "SET GLOBAL read_only = ON")
-		if err := l.Append(t.Context(), 4, nil); !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
+		if err := l.Append(t.Context(), 4, nil, nil); !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
 			t.Errorf("append: %v, want read-only", err)
 		}
 		if _, err := l.Truncate(t.Context(), 4, 1); !errors.Is(err, oplog.ErrReadOnly) {
@@ -217,7 +217,7 @@ func TestLockWaitTimeout(t *testing.T) {
 	holder := session(t, o.DSN)
 	mustExec(t, holder, "BEGIN")
 	mustExec(t, holder, "UPDATE "+o.Prefix+"_snapshot SET size = size + 1")
-	w, err := l.CreateSnapshot(t.Context(), 5)
+	w, err := l.CreateSnapshot(t.Context(), 5, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,12 +254,12 @@ func TestPacketLimit(t *testing.T) {
 	if most < 1<<20-1<<12 || most >= 1<<20 {
 		t.Fatalf("the largest payload is %d, want a little less than 1 MiB", most)
 	}
-	if err := l.Append(t.Context(), 1, make([]byte, most+1)); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
+	if err := l.Append(t.Context(), 1, nil, make([]byte, most+1)); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
 		t.Errorf("append above the limit: %v, want too large", err)
 	}
 	whole := bytes.Repeat([]byte{0, 0xff, '\'', '\\'}, most/4)
 	mustAppend(t, l, 1, string(whole))
-	w, err := l.CreateSnapshot(t.Context(), 1)
+	w, err := l.CreateSnapshot(t.Context(), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestPacketLimit(t *testing.T) {
 	root := session(t, o.DSN)
 	mustExec(t, root, "SET GLOBAL max_allowed_packet = 262144")
 	endSessions(t, root)
-	if err := l.Append(t.Context(), 2, whole); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
+	if err := l.Append(t.Context(), 2, nil, whole); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
 		t.Errorf("append above the new limit: %v, want too large", err)
 	}
 	mustAppend(t, l, 2, "small")
@@ -313,7 +313,7 @@ func TestFull(t *testing.T) {
 	var err error
 	at := oplog.Index(1)
 	for ; at < 40; at++ {
-		if err = l.Append(t.Context(), at, payload); err != nil {
+		if err = l.Append(t.Context(), at, nil, payload); err != nil {
 			break
 		}
 	}

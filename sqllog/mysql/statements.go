@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog"
 )
 
@@ -55,6 +56,8 @@ var schema = []string{`CREATE TABLE IF NOT EXISTS {log} (
 //   - an append that has the lock holds it until it has committed: row n-1 is there in that instant, so row n was never
 //     truncated, and the primary key tells whether it is there (1062).
 //
+// What row n-1 ends with is read under its lock too, so no row is appended after another one than its writer saw.
+//
 // The look for a row above (NOT EXISTS) answers most late appends at once, since the newest row is never truncated, and
 // keeps an append out of a hole that somebody tore into the table by hand. The argument does not need it: the look may
 // have been made before there was a row above. So it does not matter that at READ COMMITTED it reads without a lock.
@@ -88,12 +91,13 @@ func statements(prefix string) sqllog.Statements {
 		Genesis: s(`INSERT INTO {log} (idx, payload) SELECT 0, ? FROM {snapshot} s
 			WHERE s.id = 1 AND s.parts = 0 AND NOT EXISTS (SELECT 1 FROM {log} l WHERE l.idx >= 0) FOR UPDATE`, sqllog.Payload),
 		Append: s(`INSERT INTO {log} (idx, payload) SELECT ?, ? FROM {log} p
-			WHERE p.idx = ? AND NOT EXISTS (SELECT 1 FROM {log} n WHERE n.idx > ?) FOR UPDATE`,
-			sqllog.At, sqllog.Payload, sqllog.Before, sqllog.Before),
+			WHERE p.idx = ? AND NOT EXISTS (SELECT 1 FROM {log} n WHERE n.idx > ?) AND RIGHT(p.payload, LENGTH(?)) = ? FOR UPDATE`,
+			sqllog.At, sqllog.Payload, sqllog.Before, sqllog.Before, sqllog.Mark, sqllog.Mark),
 		Read:   s(`SELECT idx, payload FROM {log} WHERE idx > ? ORDER BY idx LIMIT ?`, sqllog.After, sqllog.Limit),
 		Newest: s(`SELECT MAX(idx) FROM {log}`),
 		// A server that is read-only, for ordinary users or altogether, follows another one. The values are numbers or words.
-		Bounds: s(`SELECT (SELECT MIN(idx) FROM {log}), (SELECT MAX(idx) FROM {log}), idx, parts, size,
+		Bounds: s(`SELECT (SELECT MIN(idx) FROM {log}), (SELECT MAX(idx) FROM {log}),
+			(SELECT RIGHT(payload, {mark}) FROM {log} ORDER BY idx DESC LIMIT 1), idx, parts, size,
 			@@global.read_only IN ('0', 'OFF') AND @@global.innodb_read_only IN ('0', 'OFF')
 			FROM {snapshot} WHERE id = 1`),
 		Snapshot:   s(`SELECT idx, token, parts, size FROM {snapshot} WHERE id = 1`),
@@ -102,7 +106,8 @@ func statements(prefix string) sqllog.Statements {
 		Commit: s(`UPDATE {snapshot} SET idx = ?, token = ?, parts = ?, size = ?
 			WHERE id = 1 AND (parts = 0 OR idx < ?)
 			AND (SELECT COUNT(*) FROM {snapshot_part} p WHERE p.token = ?) = ?
-			AND COALESCE((SELECT MAX(l.idx) FROM {log} l), ?) >= ?`, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.At, sqllog.At),
+			AND (NOT EXISTS (SELECT 1 FROM {log} l) OR EXISTS (SELECT 1 FROM {log} l WHERE l.idx = ? AND RIGHT(l.payload, LENGTH(?)) = ?))`,
+			sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.At, sqllog.Mark, sqllog.Mark),
 		Sweep: s(`DELETE FROM {snapshot_part} WHERE idx <= (SELECT s.idx FROM {snapshot} s WHERE s.id = 1 AND s.parts > 0)
 			AND token <> (SELECT s.token FROM {snapshot} s WHERE s.id = 1) ORDER BY idx, token, part LIMIT ?`, sqllog.Limit),
 		Abort: s(`DELETE FROM {snapshot_part} WHERE token = ?
@@ -115,7 +120,7 @@ func statements(prefix string) sqllog.Statements {
 // fill puts the names of the tables of prefix into a text.
 func fill(prefix, text string) string {
 	return strings.NewReplacer("{log}", prefix+"_log", "{snapshot}", prefix+"_snapshot",
-		"{snapshot_part}", prefix+"_snapshot_part", "{version}", strconv.Itoa(schemaVersion)).Replace(text)
+		"{snapshot_part}", prefix+"_snapshot_part", "{version}", strconv.Itoa(schemaVersion), "{mark}", strconv.Itoa(oplog.MarkSize)).Replace(text)
 }
 
 // PrintSQL returns the statements that a database administrator runs once in the database, so that no program needs the

@@ -48,12 +48,12 @@ func TestAmbiguousAppend(t *testing.T) {
 
 	// The server has committed, then the connection breaks before the answer is through.
 	trap := x.Add(proxy.LoseAnswer(insert))
-	unknown(l.Append(t.Context(), 1, []byte("answer lost")))
+	unknown(l.Append(t.Context(), 1, nil, []byte("answer lost")))
 	<-trap.Answered()
 	if got := payloadOf(1); got != "answer lost" {
 		t.Errorf("row 1 is %q", got)
 	}
-	if err := l.Append(t.Context(), 1, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 1, nil, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append again: %v, want conflict", err)
 	}
 	mustAppend(t, l, 2, "next")
@@ -61,7 +61,7 @@ func TestAmbiguousAppend(t *testing.T) {
 	// The server has nothing yet: nothing is known either, and nothing is there.
 	held := proxy.NewGate()
 	x.Add(proxy.HoldStatement(insert, held))
-	unknown(l.Append(t.Context(), 3, []byte("held"))) // by the statement timeout
+	unknown(l.Append(t.Context(), 3, nil, []byte("held"))) // by the statement timeout
 	if got := payloadOf(3); got != "no row" {
 		t.Errorf("row 3 is %q", got)
 	}
@@ -78,14 +78,14 @@ func TestAmbiguousAppend(t *testing.T) {
 	// The same, but nobody took the slot: the row arrives when nobody expects it, and is seen.
 	held = proxy.NewGate()
 	x.Add(proxy.AbandonStatement(insert, held))
-	unknown(l.Append(t.Context(), 5, []byte("late")))
+	unknown(l.Append(t.Context(), 5, nil, []byte("late")))
 	waited := make(chan error, 1)
 	go func() { waited <- l.Wait(t.Context(), 4) }()
 	held.Open()
 	if err := <-waited; err != nil {
 		t.Errorf("wait for the late row: %v", err)
 	}
-	if err := l.Append(t.Context(), 5, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 5, nil, []byte("again")); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append beside the late row: %v, want conflict", err)
 	}
 	if got := payloadOf(5); got != "late" {
@@ -97,7 +97,7 @@ func TestAmbiguousAppend(t *testing.T) {
 	trap = x.Add(proxy.HoldAnswer(insert, held))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-trap.Sprung(); cancel() }()
-	err := l.Append(ctx, 6, []byte("impatient"))
+	err := l.Append(ctx, 6, nil, []byte("impatient"))
 	unknown(err)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v, want it to say that the context ended", err)
@@ -179,12 +179,12 @@ func TestSynchronousStandby(t *testing.T) {
 	mustExec(t, admin, "SELECT pg_reload_conf()")
 	awaitSync(t, p)
 
-	if err := l.Append(t.Context(), 2, []byte("given up")); !errors.Is(err, oplog.ErrUnknown) {
+	if err := l.Append(t.Context(), 2, nil, []byte("given up")); !errors.Is(err, oplog.ErrUnknown) {
 		t.Errorf("append without a standby: %v, want unknown", err)
 	}
 	awaitSession(t, admin, "wait_event = 'SyncRep'")
 	// Its connection is closed by now, and still it waits: not cancelled, and so not visible.
-	if err := l.Append(t.Context(), 2, []byte("again")); oplog.NotApplied(err) && !errors.Is(err, oplog.ErrUnavailable) || err == nil {
+	if err := l.Append(t.Context(), 2, nil, []byte("again")); oplog.NotApplied(err) && !errors.Is(err, oplog.ErrUnavailable) || err == nil {
 		t.Errorf("append beside one that waits: %v", err)
 	}
 	if n := count("given up"); n != 0 {
@@ -194,7 +194,7 @@ func TestSynchronousStandby(t *testing.T) {
 	awaitTrue(t, admin, "SELECT count(*) = 1 FROM "+o.Prefix+"_log WHERE idx = 2")
 
 	done := make(chan error, 1)
-	go func() { done <- l.Append(t.Context(), 3, []byte("cancelled")) }()
+	go func() { done <- l.Append(t.Context(), 3, nil, []byte("cancelled")) }()
 	awaitSession(t, admin, "wait_event = 'SyncRep'")
 	mustExec(t, admin, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 	if err := <-done; !errors.Is(err, oplog.ErrUnknown) || !strings.Contains(err.Error(), "warns") {

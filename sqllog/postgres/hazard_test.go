@@ -94,7 +94,7 @@ func TestTruncationWaitsForAppend(t *testing.T) {
 	t.Parallel()
 	o := place(t)
 	l := cluster(t, o, 8)
-	s, err := l.CreateSnapshot(t.Context(), 8)
+	s, err := l.CreateSnapshot(t.Context(), 8, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,10 +153,10 @@ func TestTruncatedSlotWithoutLock(t *testing.T) {
 			return strings.Replace(postgres.AppendText(o), "FOR KEY SHARE OF p", "", 1)
 		},
 		"exists": func(o postgres.Options) string {
-			return "INSERT INTO " + o.Prefix + "_log (idx, payload) SELECT $1::bigint, $2::bytea WHERE EXISTS (SELECT 1 FROM " + o.Prefix + "_log WHERE idx = $3::bigint)"
+			return "INSERT INTO " + o.Prefix + "_log (idx, payload) SELECT $1::bigint, $2::bytea WHERE EXISTS (SELECT 1 FROM " + o.Prefix + "_log WHERE idx = $3::bigint) AND $4::bytea IS NOT NULL"
 		},
 		"plain": func(o postgres.Options) string {
-			return "INSERT INTO " + o.Prefix + "_log (idx, payload) SELECT $1::bigint, $2::bytea WHERE $3::bigint > 0"
+			return "INSERT INTO " + o.Prefix + "_log (idx, payload) SELECT $1::bigint, $2::bytea WHERE $3::bigint > 0 AND $4::bytea IS NOT NULL"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func lateInsert(t *testing.T, o postgres.Options, text, level string) (inserted 
 	}
 	done := make(chan answer, 1)
 	insert := func() {
-		tag, err := late.Exec(context.Background(), text, pgx.QueryExecModeExec, int64(6), []byte("late"), int64(5))
+		tag, err := late.Exec(context.Background(), text, pgx.QueryExecModeExec, int64(6), []byte("late"), int64(5), []byte{})
 		done <- answer{tag.RowsAffected(), err}
 	}
 	go insert()
@@ -219,7 +219,7 @@ func TestStaleSnapshot(t *testing.T) {
 		}
 		move(t, admin, o, 5)
 		mustExec(t, admin, "COMMIT")
-		_, err := stale.Exec(t.Context(), postgres.AppendText(o), int64(6), []byte("late"), int64(5))
+		_, err := stale.Exec(t.Context(), postgres.AppendText(o), int64(6), []byte("late"), int64(5), []byte{})
 		var e *pgconn.PgError
 		if !errors.As(err, &e) || e.Code != "40001" {
 			t.Errorf("%s: %v, want 40001", level, err)
@@ -237,9 +237,9 @@ func TestUncommittedSlot(t *testing.T) {
 		mustExec(t, admin, "BEGIN")
 		mustExec(t, admin, "INSERT INTO "+o.Prefix+"_log VALUES (4, 'admin')")
 		done := make(chan error, 1)
-		go func() { done <- l.Append(t.Context(), 4, []byte("mine")) }()
+		go func() { done <- l.Append(t.Context(), 4, nil, []byte("mine")) }()
 		awaitLocked(t, watcher, o.Prefix)
-		if err := other.Append(t.Context(), 5, nil); !errors.Is(err, oplog.ErrConflict) {
+		if err := other.Append(t.Context(), 5, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 			t.Errorf("append beyond a slot that is not taken yet: %v", err)
 		}
 		mustExec(t, admin, end)
@@ -269,7 +269,7 @@ func TestGenesisBesideSnapshot(t *testing.T) {
 	if n := scan[int](t, watcher, "SELECT count(*) FROM "+o.Prefix+"_log WHERE idx = 0"); n != 0 {
 		t.Error("row 0 was written below a truncated log")
 	}
-	if err := l.Append(t.Context(), 8, nil); err != nil {
+	if err := l.Append(t.Context(), 8, nil, nil); err != nil {
 		t.Errorf("append: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func TestReadOnlyServer(t *testing.T) {
 	mustExec(t, admin, "ALTER DATABASE postgres SET default_transaction_read_only = on")
 	endAll(t, admin)
 	for range 3 { // the first over a connection that was ended, which is noticed before anything is sent
-		if err := l.Append(t.Context(), 2, []byte("x")); !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
+		if err := l.Append(t.Context(), 2, nil, []byte("x")); !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
 			t.Errorf("append: %v, want read-only", err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestPrivileges(t *testing.T) {
 		t.Errorf("open of tables without a cluster: %v, want that there is none", err)
 	}
 	l = cluster(t, o, 10)
-	w, err := l.CreateSnapshot(t.Context(), 8)
+	w, err := l.CreateSnapshot(t.Context(), 8, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestPrivileges(t *testing.T) {
 		if name == "" {
 			want = oplog.ErrDenied
 		}
-		if err := l.Append(t.Context(), 11, nil); !errors.Is(err, want) {
+		if err := l.Append(t.Context(), 11, nil, nil); !errors.Is(err, want) {
 			t.Errorf("append by the reader, opened %s: %v, want %v", name, err, want)
 		}
 		if _, err := l.Truncate(t.Context(), 8, 1); !errors.Is(err, want) {
@@ -265,21 +265,21 @@ func TestFull(t *testing.T) {
 	at := oplog.Index(1)
 	var err error
 	for ; err == nil && at < 1000; at++ {
-		err = l.Append(t.Context(), at, row)
+		err = l.Append(t.Context(), at, nil, row)
 	}
 	at--
 	for range 3 {
 		if !errors.Is(err, oplog.ErrFull) || !oplog.NotApplied(err) {
 			t.Fatalf("append row %d: %v, want full", at, err)
 		}
-		err = l.Append(t.Context(), at, row)
+		err = l.Append(t.Context(), at, nil, row)
 	}
 	if newest, err := l.Newest(t.Context()); err != nil || newest != at-1 {
 		t.Errorf("newest: %d, %v; want %d", newest, err, at-1)
 	}
 	disk.Resize(t, "32m")
 	for range 10 {
-		if err := l.Append(t.Context(), at, row); err != nil {
+		if err := l.Append(t.Context(), at, nil, row); err != nil {
 			t.Fatalf("append with room again: %v", err)
 		}
 		at++

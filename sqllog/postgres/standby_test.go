@@ -93,17 +93,21 @@ func TestPromotedStandby(t *testing.T) {
 }
 
 // TestPromotedStandbyLost: an asynchronous standby is promoted that lacks rows. Every node that had applied them halts and
-// says so, whether it meets the shorter log or one that has grown past it since; a node that starts works from what there
-// is. Hazard 14, field case 07.4.
+// says so, whether it meets the shorter log, one that others have filled up to exactly where it stands, or one that has grown
+// past it; a node that starts works from what there is. Hazard 14, field case 07.4.
 func TestPromotedStandbyLost(t *testing.T) {
 	t.Parallel()
 	p := dbtest.NewPair(t, false)
 	o := patient(p.DSN("postgres", "postgres"))
 	o.NoNotify = true
-	away := proxy.New(t, proxy.Postgres, p.Primary.Addr()) // the way of a node that is cut off for a while
-	late := o
-	late.DSN = strings.Replace(p.Primary.DSN("postgres", "postgres"), p.Primary.Addr(), away.Addr(), 1)
-	stores := append(nodes(t, 2, o, headwater.Options{}), nodes(t, 1, late, headwater.Options{})...)
+	stores := nodes(t, 2, o, headwater.Options{})
+	var away [2]*proxy.Proxy // the ways of nodes that are cut off for a while
+	for i := range away {
+		away[i] = proxy.New(t, proxy.Postgres, p.Primary.Addr())
+		late := o
+		late.DSN = strings.Replace(p.Primary.DSN("postgres", "postgres"), p.Primary.Addr(), away[i].Addr(), 1)
+		stores = append(stores, nodes(t, 1, late, headwater.Options{})...)
+	}
 	mustPut(t, stores[0], "kept")
 	kept := stores[0].View().Index
 	admin := session(t, p.Primary.DSN("postgres", "postgres"))
@@ -118,8 +122,10 @@ func TestPromotedStandbyLost(t *testing.T) {
 		}
 	}
 	lost := stores[0].View().Index
-	away.Refuse(true)
-	away.Cut()
+	for _, x := range away {
+		x.Refuse(true)
+		x.Cut()
+	}
 	p.Primary.Kill(t)
 	p.Standby.Start(t)
 	p.Failover(t)
@@ -130,13 +136,27 @@ func TestPromotedStandbyLost(t *testing.T) {
 	if v := fresh.View(); v.Index != kept {
 		t.Errorf("a node that starts is at %d, want %d", v.Index, kept)
 	}
-	for fresh.View().Index <= lost+3 {
+	back := func(i int) {
+		away[i].SetUpstream(p.Primary.Addr())
+		away[i].Refuse(false)
+		halted(t, stores[2+i], lost)
+	}
+	for fresh.View().Index < lost {
 		mustPut(t, fresh, "new")
+	}
+	tried := make(chan error, 1)
+	go func() { tried <- put(t.Context(), stores[2], "into another history") }()
+	back(0)
+	if err := <-tried; !errors.Is(err, meta.ErrHalted) && !errors.Is(err, meta.ErrOutcomeUnknown) {
+		t.Errorf("a node whose rows were replaced, up to the one that it stood at, has proposed: %v", err)
+	}
+	if v, err := fresh.Linearize(t.Context()); err != nil || v.Index != lost {
+		t.Errorf("the log has grown to %d, %v", v.Index, err)
+	}
+	for fresh.View().Index <= lost+3 {
 		mustPut(t, fresh, "newer")
 	}
-	away.SetUpstream(p.Primary.Addr())
-	away.Refuse(false)
-	halted(t, stores[2], lost)
+	back(1)
 	for i, s := range stores {
 		if _, ok := s.View().State.Key("new"); ok {
 			t.Errorf("node %d went on in another history", i)

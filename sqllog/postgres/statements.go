@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog"
 )
 
@@ -62,8 +63,8 @@ INSERT INTO {snapshot} (id, version, idx, token, parts, size) VALUES (1, {versio
 // committed, would be present as well, and the primary key refuses it. So n is taken at most once in the life of the
 // log, truncated or not. What happens on the way to the lock:
 //
-//   - Row n-1 was deleted by a transaction that has committed, or it is not the newest one: nothing is selected, no row
-//     is inserted, the answer is 0 rows: a conflict.
+//   - Row n-1 was deleted by a transaction that has committed, it is not the newest one, or it does not end with the mark
+//     of the row that the writer saw: nothing is selected, no row is inserted, the answer is 0 rows: a conflict.
 //   - It is being deleted by a transaction that has not ended. The append waits. If the deletion is rolled back it has the
 //     lock and goes on. If it commits, READ COMMITTED looks at the row again, finds it gone, and selects nothing: 0 rows.
 //     REPEATABLE READ and SERIALIZABLE answer 40001 instead; the statement is sent again, with a new snapshot: 0 rows.
@@ -109,8 +110,8 @@ func statements(n names) sqllog.Statements {
 			WHERE s.id = 1 AND s.parts = 0 AND NOT EXISTS (SELECT 1 FROM {log})
 			FOR SHARE OF s`, sqllog.Payload),
 		Append: s(`INSERT INTO {log} (idx, payload) SELECT $1::bigint, $2::bytea FROM {log} p
-			WHERE p.idx = $3::bigint AND p.idx = (SELECT max(idx) FROM {log})
-			FOR KEY SHARE OF p`, sqllog.At, sqllog.Payload, sqllog.Before),
+			WHERE p.idx = $3::bigint AND p.idx = (SELECT max(idx) FROM {log}) AND `+ends("p.payload", "$4::bytea")+`
+			FOR KEY SHARE OF p`, sqllog.At, sqllog.Payload, sqllog.Before, sqllog.Mark),
 		// The byte budget is kept here, because what the server has begun to send must be received to the end. Lengths
 		// are known without fetching the values.
 		Read: s(`SELECT idx, payload FROM (
@@ -120,7 +121,9 @@ func statements(n names) sqllog.Statements {
 			WHERE total <= $3::bigint OR place = 1 ORDER BY idx`, sqllog.After, sqllog.Limit, sqllog.Bytes),
 		Newest: s(`SELECT max(idx) FROM {log}`),
 		// A primary that was told to be read-only, as before a switch-over, is no longer where writes are decided.
-		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}), idx, parts, size,
+		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}),
+				(SELECT substring(payload FROM greatest(octet_length(payload) - {mark} + 1, 1)) FROM {log} ORDER BY idx DESC LIMIT 1),
+				idx, parts, size,
 				NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'
 			FROM {snapshot} WHERE id = 1`),
 		Snapshot: s(`SELECT idx, token, parts, size FROM {snapshot} WHERE id = 1`),
@@ -130,7 +133,8 @@ func statements(n names) sqllog.Statements {
 		Commit: s(`UPDATE {snapshot} SET idx = $1, token = $2, parts = $3, size = $4
 			WHERE id = 1 AND (parts = 0 OR idx < $1)
 			AND (SELECT count(*) FROM {snapshot_part} WHERE token = $2) = $3
-			AND coalesce((SELECT max(idx) FROM {log}), $1) >= $1`, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size),
+			AND (NOT EXISTS (SELECT 1 FROM {log}) OR EXISTS (SELECT 1 FROM {log} l WHERE l.idx = $1 AND `+ends("l.payload", "$5::bytea")+`))`,
+			sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.Mark),
 		Sweep: s(`DELETE FROM {snapshot_part} WHERE (token, part) IN (SELECT p.token, p.part FROM {snapshot_part} p
 			JOIN {snapshot} s ON s.id = 1 AND s.parts > 0 AND p.idx <= s.idx AND p.token <> s.token LIMIT $1)`, sqllog.Limit),
 		Abort: s(`DELETE FROM {snapshot_part} WHERE (token, part) IN (SELECT token, part FROM {snapshot_part} WHERE token = $1
@@ -141,11 +145,17 @@ func statements(n names) sqllog.Statements {
 	}
 }
 
+// ends is the condition that a payload ends with a mark. Values are stored so that a part of a large one is read by itself.
+func ends(payload, mark string) string {
+	return "substring(" + payload + " FROM greatest(octet_length(" + payload + ") - octet_length(" + mark + ") + 1, 1)) = " + mark
+}
+
 // politeText is the append that gives way to whoever has the turn: it inserts only if the lock of the turnstile is free,
 // and holds it until it has committed. It never waits for it.
 func politeText(n names) string {
 	return n.fill(`INSERT INTO {log} (idx, payload) SELECT $1::bigint, $2::bytea FROM {log} p
-		WHERE p.idx = $3::bigint AND p.idx = (SELECT max(idx) FROM {log}) AND pg_try_advisory_xact_lock({turn})
+		WHERE p.idx = $3::bigint AND p.idx = (SELECT max(idx) FROM {log}) AND ` + ends("p.payload", "$4::bytea") + `
+		AND pg_try_advisory_xact_lock({turn})
 		FOR KEY SHARE OF p`)
 }
 
@@ -173,7 +183,7 @@ func (n names) fill(text string) string {
 	}
 	return strings.NewReplacer("{log}", n.qualified("log"), "{snapshot}", n.qualified("snapshot"),
 		"{snapshot_part}", n.qualified("snapshot_part"), "{version}", strconv.Itoa(schemaVersion),
-		"{lock}", key(""), "{turn}", key("turn")).Replace(text)
+		"{lock}", key(""), "{turn}", key("turn"), "{mark}", strconv.Itoa(oplog.MarkSize)).Replace(text)
 }
 
 // grants are the least permissions of the roles. UPDATE on the log is needed for its row lock only, never used to change

@@ -20,13 +20,13 @@ import (
 // ways are the ways in which a row gets into the log.
 var ways = map[string]func(ctx context.Context, l oplog.Log, at oplog.Index, payload string) error{
 	"free": func(ctx context.Context, l oplog.Log, at oplog.Index, payload string) error {
-		return l.Append(ctx, at, []byte(payload))
+		return l.Append(ctx, at, nil, []byte(payload))
 	},
 	"in turn": func(ctx context.Context, l oplog.Log, at oplog.Index, payload string) error {
 		if _, _, err := l.(oplog.Turnstile).Turn(ctx, at, 1<<20); err != nil {
 			return err
 		}
-		return l.Append(ctx, at, []byte(payload))
+		return l.Append(ctx, at, nil, []byte(payload))
 	},
 }
 
@@ -73,14 +73,14 @@ func TestTurn(t *testing.T) {
 	if newest != 3 || len(rows) != 2 || rows[0].Index != 2 || string(rows[1].Payload) != "row" {
 		t.Errorf("with the turn came %v, newest %d", rows, newest)
 	}
-	if err := other.Append(t.Context(), 4, nil); !errors.Is(err, oplog.ErrConflict) {
+	if err := other.Append(t.Context(), 4, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append beside a turn: %v, want that it gives way", err)
 	}
 	mustAppend(t, l, 4, "in turn")
 	mustAppend(t, other, 5, "after it")
 
 	turn(t, l, 5)
-	if err := l.Append(t.Context(), 9, nil); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 9, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append at the wrong slot in a turn: %v", err)
 	}
 	mustAppend(t, other, 6, "after a lost append in a turn")
@@ -122,7 +122,7 @@ func TestTurnsInOrder(t *testing.T) {
 			if err != nil || newest != before || len(rows) != 1 {
 				t.Errorf("turn %d: %v, newest %d, %v", i, rows, newest, err)
 			}
-			if err := l.Append(t.Context(), before+1, nil); err != nil {
+			if err := l.Append(t.Context(), before+1, nil, nil); err != nil {
 				t.Errorf("append in turn %d: %v", i, err)
 			}
 		})
@@ -163,7 +163,7 @@ func TestTurnLeft(t *testing.T) {
 	}
 	turn(t, other, 1)
 	mustAppend(t, other, 2, "")
-	if err := l.Append(t.Context(), 3, []byte("late")); err != nil && !errors.Is(err, oplog.ErrUnknown) && !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 3, nil, []byte("late")); err != nil && !errors.Is(err, oplog.ErrUnknown) && !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append after a turn that was ended: %v", err)
 	}
 	newest, err := l.Newest(t.Context())
@@ -182,7 +182,7 @@ func TestTurnNotGot(t *testing.T) {
 	l.(oplog.Turnstile).PassTurn(t.Context())
 	mustExec(t, admin, "BEGIN")
 	mustExec(t, admin, postgres.LineText(o))
-	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 1, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append beside a turn: %v, want that it gives way", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

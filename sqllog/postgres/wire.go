@@ -80,7 +80,7 @@ func (w *wire) flush(ctx context.Context) error {
 }
 
 // appendRow is the dialect's Append: on the wire of the pinned connection, which the first append makes.
-func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, payload []byte) (n int64, err error) {
+func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, mark, payload []byte) (n int64, err error) {
 	if s.readOnly {
 		return 0, oplog.ErrReadOnly
 	}
@@ -93,7 +93,7 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, p
 			}
 		}
 		start := time.Now()
-		n, failed = c.wire.append(ctx, s.appendText(c.wire), int64(at), payload)
+		n, failed = c.wire.append(ctx, s.appendText(c.wire), int64(at), mark, payload)
 		if failed != nil && time.Since(start) >= s.statement {
 			c.expire()
 		}
@@ -181,7 +181,7 @@ func unsent(err error) error {
 	return fmt.Errorf("%w: not sent: %w", oplog.ErrUnavailable, err)
 }
 
-var appendTypes = []uint32{pgtype.Int8OID, pgtype.ByteaOID, pgtype.Int8OID}
+var appendTypes = []uint32{pgtype.Int8OID, pgtype.ByteaOID, pgtype.Int8OID, pgtype.ByteaOID}
 
 // int8Value is a bigint as the protocol has it.
 func int8Value(v int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
@@ -189,11 +189,11 @@ func int8Value(v int64) []byte { return binary.BigEndian.AppendUint64(nil, uint6
 // append sends the statement and waits for the end of its transaction. Only the server's ReadyForQuery, which follows
 // the commit, ends it well: the count of rows comes before. The deadline of ctx ends the waiting and nothing else. In a
 // turn the commit is sent along.
-func (w *wire) append(ctx context.Context, text string, at int64, payload []byte) (int64, error) {
+func (w *wire) append(ctx context.Context, text string, at int64, mark, payload []byte) (int64, error) {
 	if hungUp(w.net) {
 		return 0, hungUpError{}
 	}
-	w.send(text, appendTypes, int8Value(at), payload, int8Value(at-1))
+	w.send(text, appendTypes, int8Value(at), payload, int8Value(at-1), mark)
 	if w.turn {
 		w.send(commitText, nil)
 	}

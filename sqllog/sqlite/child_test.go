@@ -186,7 +186,7 @@ func appendNext(l oplog.Log, payload string) (oplog.Index, error) {
 		if err != nil {
 			return 0, err
 		}
-		err = l.Append(context.Background(), newest+1, []byte(payload))
+		err = l.Append(context.Background(), newest+1, nil, []byte(payload))
 		if !errors.Is(err, oplog.ErrConflict) {
 			return newest + 1, err
 		}
@@ -208,7 +208,7 @@ func childSlot(args []string) error {
 	if args[1] == "wait" {
 		heard()
 	}
-	switch err := l.Append(context.Background(), newest+1, []byte("fork")); {
+	switch err := l.Append(context.Background(), newest+1, nil, []byte("fork")); {
 	case errors.Is(err, oplog.ErrConflict):
 		fmt.Println("conflict")
 	case err == nil:
@@ -274,7 +274,7 @@ func childWork(args []string) error {
 // cycle stores a snapshot at index, in parts that name it, tells that it stands, and truncates below it.
 func cycle(l oplog.Log, at oplog.Index, acknowledged func(oplog.Index)) error {
 	ctx := context.Background()
-	w, err := l.CreateSnapshot(ctx, at)
+	w, err := l.CreateSnapshot(ctx, at, nil)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func childProbe(args []string) error {
 	defer l.Close()
 	_, err = l.Newest(context.Background())
 	fmt.Printf("newest: %s, append: %s, init: %s\n", sentinel(err),
-		sentinel(l.Append(context.Background(), 1, nil)), sentinel(l.Init(context.Background(), nil)))
+		sentinel(l.Append(context.Background(), 1, nil, nil)), sentinel(l.Init(context.Background(), nil)))
 	return nil
 }
 

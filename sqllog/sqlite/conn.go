@@ -33,8 +33,8 @@ func (s *session) dialect() sqllog.Dialect {
 		Statements:   st,
 		CreateTables: s.createTables,
 		Classify:     classify(s.file.path),
-		Append: func(ctx context.Context, c *sql.Conn, at oplog.Index, payload []byte) (int64, error) {
-			return appendRow(c, st.Append.Text, at, payload)
+		Append: func(ctx context.Context, c *sql.Conn, at oplog.Index, mark, payload []byte) (int64, error) {
+			return appendRow(c, st.Append.Text, at, mark, payload)
 		},
 		Changed: dataVersion,
 	}
@@ -217,7 +217,7 @@ var errDisplaced = fmt.Errorf("the database file was replaced: %w", oplog.ErrUna
 
 // appendRow inserts a row by a statement that stays prepared, past database/sql and without a context: the driver would
 // interrupt the statement when it ends, and could then not tell whether it had committed.
-func appendRow(sc *sql.Conn, text string, at oplog.Index, payload []byte) (inserted int64, err error) {
+func appendRow(sc *sql.Conn, text string, at oplog.Index, mark, payload []byte) (inserted int64, err error) {
 	var failed error
 	err = sc.Raw(func(dc any) error {
 		c := dc.(*conn)
@@ -231,7 +231,8 @@ func appendRow(sc *sql.Conn, text string, at oplog.Index, payload []byte) (inser
 			}
 		}
 		res, err := c.append.(driver.StmtExecContext).ExecContext(context.Background(), []driver.NamedValue{
-			{Ordinal: 1, Value: int64(at)}, {Ordinal: 2, Value: payload}, {Ordinal: 3, Value: int64(at) - 1}})
+			{Ordinal: 1, Value: int64(at)}, {Ordinal: 2, Value: payload}, {Ordinal: 3, Value: int64(at) - 1},
+			{Ordinal: 4, Value: mark}, {Ordinal: 5, Value: mark}})
 		if err == nil {
 			inserted, err = res.RowsAffected()
 		}

@@ -41,7 +41,7 @@ func TestCancelledAppends(t *testing.T) {
 			limit = time.Hour
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		err := l.Append(ctx, next, payload)
+		err := l.Append(ctx, next, nil, payload)
 		cancel()
 		newest, lookErr := l.Newest(t.Context())
 		if lookErr != nil {
@@ -59,7 +59,7 @@ func TestCancelledAppends(t *testing.T) {
 			t.Fatalf("seed %d: append row %d: %v, and the row is there: %v", seed, next, err, there)
 		}
 		if !there { // whatever it was, the slot is open or taken by that very row
-			if err := l.Append(t.Context(), next, payload); err != nil && !errors.Is(err, oplog.ErrConflict) {
+			if err := l.Append(t.Context(), next, nil, payload); err != nil && !errors.Is(err, oplog.ErrConflict) {
 				t.Fatalf("seed %d: append row %d again: %v", seed, next, err)
 			}
 		}
@@ -84,10 +84,10 @@ func TestNoLeak(t *testing.T) {
 		go func() { ended <- one.Wait(ctx, 1) }()
 		cancel()
 		<-ended
-		if err := one.Append(ctx, 2, nil); !errors.Is(err, context.Canceled) {
+		if err := one.Append(ctx, 2, nil, nil); !errors.Is(err, context.Canceled) {
 			t.Fatalf("append: %v", err)
 		}
-		if err := one.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrConflict) {
+		if err := one.Append(t.Context(), 1, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 			t.Fatalf("append: %v", err)
 		}
 	}

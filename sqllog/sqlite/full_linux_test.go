@@ -54,7 +54,7 @@ func TestDiskFull(t *testing.T) {
 	next := oplog.Index(1)
 	fill := func() (err error) {
 		for ; err == nil && next < 1000; next++ {
-			if err = l.Append(t.Context(), next, payload(next)); err == nil {
+			if err = l.Append(t.Context(), next, nil, payload(next)); err == nil {
 				want[next] = string(payload(next))
 			}
 		}
@@ -65,7 +65,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatalf("append row %d to a full disk: %v, want storage full", next, err)
 	}
 	for range 20 {
-		if err := l.Append(t.Context(), next, payload(next)); !errors.Is(err, oplog.ErrFull) {
+		if err := l.Append(t.Context(), next, nil, payload(next)); !errors.Is(err, oplog.ErrFull) {
 			t.Errorf("append again to a full disk: %v", err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := next
-	if err := l.Append(t.Context(), next, payload(next)); err != nil {
+	if err := l.Append(t.Context(), next, nil, payload(next)); err != nil {
 		t.Fatalf("append with room again: %v", err)
 	}
 	want[next] = string(payload(next))

@@ -42,7 +42,7 @@ func TestOpenCreatesNothing(t *testing.T) {
 	}
 	l := open(t, sqlite.Options{Path: path})
 	defer l.Close()
-	if err := l.Append(t.Context(), 1, nil); !errors.Is(err, oplog.ErrNoCluster) {
+	if err := l.Append(t.Context(), 1, nil, nil); !errors.Is(err, oplog.ErrNoCluster) {
 		t.Errorf("append: %v", err)
 	}
 	if _, err := l.Bounds(t.Context()); !errors.Is(err, oplog.ErrNoCluster) {
@@ -72,7 +72,7 @@ func TestOpenCreatesNothing(t *testing.T) {
 func TestOpenUnfitFiles(t *testing.T) {
 	l, good := cluster(t, 200)
 	for i := oplog.Index(201); i < 240; i++ {
-		if err := l.Append(t.Context(), i, bytes.Repeat([]byte("x"), 5000)); err != nil {
+		if err := l.Append(t.Context(), i, nil, bytes.Repeat([]byte("x"), 5000)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,12 +296,12 @@ func TestReadOnly(t *testing.T) {
 	if rows := dense(t, ro); len(rows) != 4 {
 		t.Errorf("%d rows, want 4", len(rows))
 	}
-	w, err := ro.CreateSnapshot(t.Context(), 2)
+	w, err := ro.CreateSnapshot(t.Context(), 2, nil)
 	if err != nil {
 		t.Fatalf("create a snapshot: %v", err)
 	}
 	_, errTruncate := ro.Truncate(t.Context(), 2, 1)
-	for name, err := range map[string]error{"append": ro.Append(t.Context(), 4, nil),
+	for name, err := range map[string]error{"append": ro.Append(t.Context(), 4, nil, nil),
 		"write a part": w.WritePart(t.Context(), []byte("x")), "truncate": errTruncate} {
 		if !errors.Is(err, oplog.ErrReadOnly) || !oplog.NotApplied(err) {
 			t.Errorf("%s: %v, want read-only", name, err)
@@ -371,10 +371,10 @@ func TestFileReplaced(t *testing.T) {
 	if err := os.Rename(backup, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append(t.Context(), 10, nil); err == nil || !oplog.NotApplied(err) {
+	if err := l.Append(t.Context(), 10, nil, nil); err == nil || !oplog.NotApplied(err) {
 		t.Errorf("append to a replaced file: %v, want a definite refusal", err)
 	}
-	if err := l.Append(t.Context(), 10, nil); !errors.Is(err, oplog.ErrConflict) {
+	if err := l.Append(t.Context(), 10, nil, nil); !errors.Is(err, oplog.ErrConflict) {
 		t.Errorf("append to the new file: %v, want a conflict", err)
 	}
 	if b, err := l.Bounds(t.Context()); err != nil || b.Newest != 5 {

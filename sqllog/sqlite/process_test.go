@@ -30,7 +30,7 @@ func cluster(t testing.TB, newest oplog.Index) (oplog.Log, string) {
 func appendRows(t testing.TB, l oplog.Log, from, to oplog.Index) {
 	t.Helper()
 	for i := from; i <= to; i++ {
-		if err := l.Append(t.Context(), i, fmt.Appendf(nil, "row %d", i)); err != nil {
+		if err := l.Append(t.Context(), i, nil, fmt.Appendf(nil, "row %d", i)); err != nil {
 			t.Fatalf("append row %d: %v", i, err)
 		}
 	}

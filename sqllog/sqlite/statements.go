@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headwaterdb/headwater/oplog"
 	"github.com/headwaterdb/headwater/sqllog"
 )
 
@@ -41,11 +42,14 @@ INSERT INTO {snapshot} (id, version, idx, token, parts, size) SELECT 1, {version
 	WHERE NOT EXISTS (SELECT 1 FROM {snapshot});
 `
 
+// ends is the condition that a row's payload ends with a mark, which is given twice. (substr of no bytes is NULL.)
+const ends = `coalesce(substr(payload, length(payload) - length(?) + 1), x'') = ?`
+
 // statements are the texts of the log.
 //
 // Append and truncation exclude each other because each is one statement, and SQLite takes the file's only write lock
 // before a writing statement reads anything: what the statement sees is the newest committed state, and stays so until
-// it has committed. So when Append finds that Before is the newest row, that holds at the instant of the insert; a row
+// it has committed. So when Append finds that Before is the newest row and ends with Mark, that holds at the instant of the insert; a row
 // that was truncated in the meantime is no longer the newest, and its successor's slot is refused, because truncation
 // keeps the newest row. (A statement whose snapshot is stale when it asks for the lock cannot get it: it is answered
 // SQLITE_BUSY_SNAPSHOT and starts again from the newest state.) The primary key stands behind it. No row lock is needed.
@@ -57,11 +61,12 @@ func statements(prefix string) sqllog.Statements {
 	return sqllog.Statements{
 		Genesis: s(`INSERT INTO {log} (idx, payload) SELECT 0, ?
 			WHERE NOT EXISTS (SELECT 1 FROM {log}) AND NOT EXISTS (SELECT 1 FROM {snapshot} WHERE parts > 0)`, sqllog.Payload),
-		Append: s(`INSERT INTO {log} (idx, payload) SELECT ?, ?
-			WHERE (SELECT max(idx) FROM {log}) = ?`, sqllog.At, sqllog.Payload, sqllog.Before),
+		Append: s(`INSERT INTO {log} (idx, payload) SELECT ?, ? FROM {log}
+			WHERE idx = ? AND idx = (SELECT max(idx) FROM {log}) AND `+ends, sqllog.At, sqllog.Payload, sqllog.Before, sqllog.Mark, sqllog.Mark),
 		Read:   s(`SELECT idx, payload FROM {log} WHERE idx > ? ORDER BY idx LIMIT ?`, sqllog.After, sqllog.Limit),
 		Newest: s(`SELECT max(idx) FROM {log}`),
-		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}), idx, parts, size, 1
+		Bounds: s(`SELECT (SELECT min(idx) FROM {log}), (SELECT max(idx) FROM {log}),
+			(SELECT coalesce(substr(payload, -{mark}), x'') FROM {log} ORDER BY idx DESC LIMIT 1), idx, parts, size, 1
 			FROM {snapshot} WHERE id = 1`),
 		Snapshot:   s(`SELECT idx, token, parts, size FROM {snapshot} WHERE id = 1`),
 		InsertPart: s(`INSERT INTO {snapshot_part} (token, part, idx, data) VALUES (?, ?, ?, ?)`, sqllog.Token, sqllog.Part, sqllog.At, sqllog.Payload),
@@ -69,7 +74,8 @@ func statements(prefix string) sqllog.Statements {
 		Commit: s(`UPDATE {snapshot} SET idx = ?, token = ?, parts = ?, size = ?
 			WHERE id = 1 AND (parts = 0 OR idx < ?)
 			AND (SELECT count(*) FROM {snapshot_part} WHERE token = ?) = ?
-			AND coalesce((SELECT max(idx) FROM {log}), ?) >= ?`, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.At, sqllog.At),
+			AND (NOT EXISTS (SELECT 1 FROM {log}) OR EXISTS (SELECT 1 FROM {log} WHERE idx = ? AND `+ends+`))`,
+			sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.At, sqllog.Mark, sqllog.Mark),
 		Sweep: s(`DELETE FROM {snapshot_part} WHERE rowid IN (SELECT p.rowid FROM {snapshot_part} p
 			JOIN {snapshot} s ON s.id = 1 AND s.parts > 0 AND p.idx <= s.idx AND p.token <> s.token LIMIT ?)`, sqllog.Limit),
 		Abort: s(`DELETE FROM {snapshot_part} WHERE rowid IN (SELECT rowid FROM {snapshot_part} WHERE token = ?
@@ -83,5 +89,5 @@ func statements(prefix string) sqllog.Statements {
 // tables puts the names of the tables of prefix into a text.
 func tables(prefix string) *strings.Replacer {
 	return strings.NewReplacer("{log}", prefix+"_log", "{snapshot}", prefix+"_snapshot",
-		"{snapshot_part}", prefix+"_snapshot_part", "{version}", strconv.Itoa(schemaVersion))
+		"{snapshot_part}", prefix+"_snapshot_part", "{version}", strconv.Itoa(schemaVersion), "{mark}", strconv.Itoa(oplog.MarkSize))
 }

@@ -84,13 +84,13 @@ func TestSuspendedWithLock(t *testing.T) {
 	c.want("locked")
 	c.stop()
 
-	err := l.Append(t.Context(), 4, []byte("mine"))
+	err := l.Append(t.Context(), 4, nil, []byte("mine"))
 	if !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
 		t.Errorf("append beside a suspended writer: %v, want unavailable", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err = l.Append(ctx, 4, []byte("mine"))
+	err = l.Append(ctx, 4, nil, []byte("mine"))
 	if !errors.Is(err, context.DeadlineExceeded) || !oplog.NotApplied(err) {
 		t.Errorf("append with a deadline beside a suspended writer: %v, want a definite end", err)
 	}
@@ -105,7 +105,7 @@ func TestSuspendedWithLock(t *testing.T) {
 	patient := open(t, sqlite.Options{Path: path, BusyTimeout: time.Minute})
 	defer patient.Close()
 	waiting := make(chan error)
-	go func() { waiting <- patient.Append(t.Context(), 5, []byte("mine")) }()
+	go func() { waiting <- patient.Append(t.Context(), 5, nil, []byte("mine")) }()
 	c.say("go")
 	c.signal(syscall.SIGCONT)
 	c.want("committed")

@@ -106,7 +106,7 @@ func TestPostgresWarning(t *testing.T) {
 	if err := l.Init(t.Context(), []byte("again")); !errors.Is(err, oplog.ErrExists) {
 		t.Errorf("init again: %v, want that there is a cluster", err)
 	}
-	w, err := l.CreateSnapshot(t.Context(), 0)
+	w, err := l.CreateSnapshot(t.Context(), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestPostgresWarning(t *testing.T) {
 		t.Errorf("commit again: %v", err)
 	}
 	s.Inject(fakedb.Fault{Text: insert, Warn: "01000"})
-	if err := l.Append(t.Context(), 1, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
+	if err := l.Append(t.Context(), 1, nil, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
 		t.Errorf("append: %v, want unknown", err)
 	}
 	if got := string(s.Tables().Rows("p")[1]); got != "x" {

@@ -133,7 +133,7 @@ func (r *run) write(t *testing.T, l oplog.Log, name string) {
 		payload := fmt.Sprintf("%s %d", name, i)
 		for tries := 0; ; tries++ {
 			at := last + 1
-			err := l.Append(t.Context(), at, []byte(payload))
+			err := l.Append(t.Context(), at, nil, []byte(payload))
 			r.note(err)
 			if err == nil {
 				last = at
@@ -195,17 +195,17 @@ func testDoor(t *testing.T, s *fakedb.Server, l oplog.Log, hangUp fakedb.Fault, 
 	at := oplog.Index(1)
 	for _, number := range codes {
 		s.Inject(hangUp)
-		if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
+		if err := l.Append(t.Context(), at, nil, []byte("x")); !errors.Is(err, oplog.ErrUnknown) {
 			t.Errorf("append to a server that hangs up: %v, want unknown", err)
 		}
 		door := s.Inject(fakedb.Fault{Connect: true, Code: number, Times: 2})
 		for door.Hits() < 2 {
-			if err := l.Append(t.Context(), at, []byte("x")); !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
+			if err := l.Append(t.Context(), at, nil, []byte("x")); !errors.Is(err, oplog.ErrUnavailable) || !oplog.NotApplied(err) {
 				t.Errorf("%s: append: %v, want unavailable", number, err)
 				break
 			}
 		}
-		if err := l.Append(t.Context(), at, []byte("y")); err != nil {
+		if err := l.Append(t.Context(), at, nil, []byte("y")); err != nil {
 			t.Errorf("%s: append when all is well again: %v", number, err)
 		}
 		if got := string(s.Tables().Rows("p")[int64(at)]); got != "y" {
@@ -223,7 +223,7 @@ func testReads(t *testing.T, s *fakedb.Server, l oplog.Log, faults []fakedb.Faul
 		t.Fatalf("init: %v", err)
 	}
 	for i := range oplog.Index(rows) {
-		if err := l.Append(t.Context(), i+1, []byte("x")); err != nil {
+		if err := l.Append(t.Context(), i+1, nil, []byte("x")); err != nil {
 			t.Fatalf("append row %d: %v", i+1, err)
 		}
 	}
@@ -251,13 +251,13 @@ func testCeiling(t *testing.T, s *fakedb.Server, l oplog.Log, number string) {
 	if err := l.Init(t.Context(), []byte("genesis")); err != nil {
 		t.Fatalf("init: %v", err)
 	}
-	if err := l.Append(t.Context(), 1, make([]byte, 6<<20)); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
+	if err := l.Append(t.Context(), 1, nil, make([]byte, 6<<20)); !errors.Is(err, oplog.ErrTooLarge) || !oplog.NotApplied(err) {
 		t.Errorf("append 6 MB: %v, want too large", err)
 	}
-	if err := l.Append(t.Context(), 1, []byte("small")); err != nil {
+	if err := l.Append(t.Context(), 1, nil, []byte("small")); err != nil {
 		t.Errorf("append afterwards: %v", err)
 	}
-	w, err := l.CreateSnapshot(t.Context(), 1)
+	w, err := l.CreateSnapshot(t.Context(), 1, nil)
 	if err != nil {
 		t.Fatalf("create a snapshot: %v", err)
 	}

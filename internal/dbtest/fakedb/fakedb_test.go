@@ -161,11 +161,12 @@ func TestValues(t *testing.T) {
 			t.Error(rows.Err())
 		}
 		var oldest, newest, index, parts, size int64
+		var mark []byte
 		var writable bool
-		err = db.QueryRowContext(t.Context(), "SELECT (SELECT MIN(idx) FROM p_log), (SELECT MAX(idx) FROM p_log), idx, parts, size, 1 FROM p_snapshot WHERE id = 1").
-			Scan(&oldest, &newest, &index, &parts, &size, &writable)
-		if err != nil || oldest != 0 || newest != int64(len(payloads)-1) || index+parts+size != 0 || !writable {
-			t.Errorf("bounds: %d to %d, snapshot %d of %d parts with %d bytes, writable %v, %v", oldest, newest, index, parts, size, writable, err)
+		err = db.QueryRowContext(t.Context(), "SELECT (SELECT MIN(idx) FROM p_log), (SELECT MAX(idx) FROM p_log), (SELECT RIGHT(payload, 8) FROM p_log ORDER BY idx DESC LIMIT 1), idx, parts, size, 1 FROM p_snapshot WHERE id = 1").
+			Scan(&oldest, &newest, &mark, &index, &parts, &size, &writable)
+		if err != nil || oldest != 0 || newest != int64(len(payloads)-1) || !bytes.Equal(mark, payloads[newest][max(0, len(payloads[newest])-8):]) || index+parts+size != 0 || !writable {
+			t.Errorf("bounds: %d to %d, %x, snapshot %d of %d parts with %d bytes, writable %v, %v", oldest, newest, mark, index, parts, size, writable, err)
 		}
 		var none sql.NullInt64
 		affected(t, db, "CREATE TABLE IF NOT EXISTS empty_log (idx BIGINT)")

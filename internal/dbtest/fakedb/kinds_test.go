@@ -49,11 +49,11 @@ func TestPostgresKinds(t *testing.T) {
 				t.Fatalf("init: %v, raced %d times", err, raced.Hits())
 			}
 			for at := oplog.Index(1); at <= 5; at++ {
-				if err := l.Append(t.Context(), at, []byte("row")); err != nil {
+				if err := l.Append(t.Context(), at, nil, []byte("row")); err != nil {
 					t.Fatalf("append row %d: %v", at, err)
 				}
 			}
-			w, err := l.CreateSnapshot(t.Context(), 4)
+			w, err := l.CreateSnapshot(t.Context(), 4, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,7 @@
 package fakedb
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,13 +131,22 @@ func genesis(c *call) (_ [][]any, n int64) {
 
 func appendRow(c *call) (_ [][]any, n int64) {
 	c.with(func(l *tables) {
-		if len(l.order) > 0 && l.newest() == c.int(2) {
+		if len(l.order) > 0 && l.newest() == c.int(2) && c.marked(l.newest(), l) {
 			l.put(c.int(0), c.bytes(1))
 			n = 1
 		}
 	})
 	return nil, n
 }
+
+// marked reports whether there is a row at idx that ends with the mark, which is the last value of a statement.
+func (c *call) marked(idx int64, l *tables) bool {
+	payload, there := l.rows[idx]
+	return there && bytes.HasSuffix(payload, c.bytes(len(c.args)-1))
+}
+
+// ending is the last 8 bytes of a payload.
+func ending(payload []byte) []byte { return payload[max(0, len(payload)-8):] }
 
 func read(c *call) (found [][]any, _ int64) {
 	c.with(func(l *tables) {
@@ -164,9 +174,9 @@ func newest(c *call) (found [][]any, _ int64) {
 func bounds(c *call) (found [][]any, _ int64) {
 	c.with(func(l *tables) {
 		s := l.snapshot
-		found = [][]any{{nil, nil, s.idx, s.parts, s.size, true}}
+		found = [][]any{{nil, nil, nil, s.idx, s.parts, s.size, true}}
 		if len(l.order) > 0 {
-			found[0][0], found[0][1] = l.oldest(), l.newest()
+			found[0][0], found[0][1], found[0][2] = l.oldest(), l.newest(), ending(l.rows[l.newest()])
 		}
 	})
 	return found, 0
@@ -207,7 +217,7 @@ func commit(c *call) (_ [][]any, n int64) {
 				parts++
 			}
 		}
-		if (s.parts == 0 || s.idx < idx) && parts == c.int(2) && (len(l.order) == 0 || l.newest() >= idx) {
+		if (s.parts == 0 || s.idx < idx) && parts == c.int(2) && (len(l.order) == 0 || c.marked(idx, l)) {
 			s.idx, s.token, s.parts, s.size = idx, token, parts, c.int(3)
 			n = 1
 		}
