@@ -31,6 +31,7 @@ import (
 
 const (
 	truncateRows = 256             // rows deleted in one transaction
+	snapPart     = 128 << 10       // bytes of a part: an append that waits behind one waits little longer than for another append
 	longestPace  = 2 * time.Second // longest pause between two parts, or two deletions, however slow they are
 	abortTime    = time.Second     // for dropping the parts of a snapshot that came to nothing
 )
@@ -248,8 +249,9 @@ func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error 
 	return nil
 }
 
-// pace returns the pause after something that took that long: as long again, so that appends get at least half.
-func pace(took time.Duration) time.Duration { return min(took, longestPace) }
+// pace returns the pause after something that took that long: four times as long, so that appends get at least four fifths
+// of what the database does for this node.
+func pace(took time.Duration) time.Duration { return min(4*took, longestPace) }
 
 // partWriter cuts a stream into the parts of a snapshot.
 type partWriter struct {
@@ -265,9 +267,9 @@ type partWriter struct {
 // partBytes is how large the parts of a snapshot are: a database that takes smaller rows takes smaller parts.
 func partBytes(info oplog.Info) int {
 	if info.MaxPayload > 0 {
-		return min(oplog.MaxPart, info.MaxPayload)
+		return min(snapPart, info.MaxPayload)
 	}
-	return oplog.MaxPart
+	return snapPart
 }
 
 func (p *partWriter) Write(b []byte) (int, error) {
@@ -284,7 +286,7 @@ func (p *partWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes the part at hand, and pauses for as long as that took.
+// flush writes the part at hand, and makes way for others.
 func (p *partWriter) flush() error {
 	if len(p.part) == 0 {
 		return nil

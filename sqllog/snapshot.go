@@ -6,12 +6,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
 )
 
 // sweepLimit is how many parts one statement deletes: a writer waits for it no longer than for the writing of a part.
-const sweepLimit = 4
+// sweepRest is the longest pause between two of them.
+const (
+	sweepLimit = 4
+	sweepRest  = 100 * time.Millisecond
+)
 
 // snapshotRow is the one row of the snapshot table.
 type snapshotRow struct {
@@ -138,13 +143,21 @@ func (w *writer) Abort(ctx context.Context) error {
 	return nil
 }
 
-// sweep runs a deleting statement until it finds nothing more to delete.
+// sweep runs a deleting statement until it finds nothing more to delete, with pauses three times as long as the statements take.
 func (l *Log) sweep(ctx context.Context, s Statement, v values) error {
 	for {
+		start := time.Now()
 		n, err := l.exec(ctx, s, v)
 		if err != nil || n == 0 {
 			return err
 		}
+		rest := time.NewTimer(min(3*time.Since(start), sweepRest))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+		case <-l.life.Done():
+		}
+		rest.Stop()
 	}
 }
 
