@@ -320,8 +320,11 @@ func (g *gen) fenceNode() meta.Command {
 	}
 	if slices.Contains(g.m.Nodes(), failed.NodeID) && g.chance(40) {
 		c.Renewals = g.m.Node(failed.NodeID).Renewals
-		if g.chance(20) {
+		switch {
+		case g.chance(20):
 			c.Renewals++
+		case c.Renewals > 1 && g.chance(30): // it has renewed since
+			c.Renewals -= 1 + g.upTo(min(c.Renewals-1, 3)-1)
 		}
 	}
 	return c

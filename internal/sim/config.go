@@ -21,6 +21,7 @@ type Config struct {
 	Engine     replica.Options
 	Preempt    int            // of 1000 critical sections: after how many another thread gets its turn
 	Skew       bool           // clocks go at other speeds
+	Raise      bool           // at the end a program of the next version raises the format level
 	Model      bool           // the independent model judges along
 	Rates      map[string]int // of 10,000 calls, by kind of fault
 	Storms     []string       // what strikes the whole from time to time
@@ -111,6 +112,7 @@ func Draw(dice *rand.Rand) Config {
 			c.Storms = append(c.Storms, s.kind)
 		}
 	}
+	c.Raise = dice.IntN(12) == 0
 	return c
 }
 
@@ -128,5 +130,8 @@ func (c *Config) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "of 10,000 calls; about every %v one of: %s", c.Every, strings.Join(c.Storms, ", "))
+	if c.Raise {
+		b.WriteString("; at the end a newer program raises the format level")
+	}
 	return b.String()
 }

@@ -89,6 +89,9 @@ func (h *history) append(index oplog.Index, payload []byte, node int) error {
 			return fmt.Errorf("one history: node %d wrote row %d, which node %d had written before", node, index, e.node)
 		}
 	}
+	if h.outdated() {
+		return fmt.Errorf("levels: node %d wrote row %d after the format level was raised to one that it does not know", node, index)
+	}
 	if index != h.tip.index+1 {
 		return fmt.Errorf("dense: node %d wrote row %d, the newest was %d", node, index, h.tip.index)
 	}
@@ -113,6 +116,9 @@ func (h *history) append(index oplog.Index, payload []byte, node int) error {
 	h.tip = e
 	return h.judge(e)
 }
+
+// outdated reports whether the newest row has raised the format level above what the nodes know.
+func (h *history) outdated() bool { return h.tip.state.FormatLevel() > meta.MaxFormat }
 
 // judge holds the commands of e against what went before.
 func (h *history) judge(e *entry) error {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/meta"
+	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/replica"
 )
 
 // Report is what a run did and found.
@@ -87,6 +90,12 @@ func (w *world) settle() {
 			w.thaw(n)
 		}
 	}
+	if w.cfg.Raise {
+		if w.raise(); w.h.outdated() {
+			w.outdated()
+			return
+		}
+	}
 	if !w.until(w.s.now+calmTime, func() bool { return w.healthy() }) {
 		w.check(fmt.Errorf("liveness: %v after the last fault: %s", calmTime, w.ailing()))
 		return
@@ -114,6 +123,65 @@ func (w *world) settle() {
 		}
 	}
 	w.note("well: everybody at row %d with digest %s", w.h.tip.index, w.h.tip.digest())
+}
+
+// raise has a program of the next version raise the format level, which the rules refuse while a node is registered that
+// does not know it.
+func (w *world) raise() {
+	w.db.kill()
+	tip, level := w.h.tip, uint64(meta.MaxFormat+1)
+	command, err := meta.AppendProposal(nil, meta.Proposal{Stamp: int64(w.s.now), Command: meta.SetFormat{Level: level}})
+	if err != nil {
+		panic(err)
+	}
+	row := replica.AppendRow(nil, &replica.RowInfo{Index: tip.index + 1, Incarnation: 1, Previous: binary.BigEndian.Uint64(oplog.Mark(tip.payload)),
+		Writer: replica.Token{0xff}, Batch: 1, Seen: tip.index, SeenDigest: tip.digest(), Commands: [][]byte{command}})
+	w.edit(func(s *state) { s.rows = append(s.rows, oplog.Row{Index: tip.index + 1, Payload: row}) })
+	w.check(w.h.append(tip.index+1, row, 0))
+	w.note("a newer program asks for format level %d in row %d: it is %d", level, tip.index+1, w.h.tip.state.FormatLevel())
+	if w.h.outdated() {
+		w.count("level raised")
+	}
+}
+
+// outdated waits until every node has found out that it must be upgraded: those that run halt at the row, with the view of
+// before, and those that start do not open or halt. That none writes any more is checked at each row.
+func (w *world) outdated() {
+	const want = "must be upgraded"
+	raised := w.h.tip.index
+	if !w.until(w.s.now+calmTime, func() bool {
+		ok := true
+		for _, n := range w.nodes {
+			switch {
+			case n.down:
+				w.boot(n)
+				ok = false
+			case n.store == nil:
+				ok = ok && n.unopened != nil && strings.Contains(n.unopened.Error(), want)
+			case n.final() && !strings.Contains(n.store.Status().Reason, want): // by what was lost or damaged before
+				w.crash(n)
+				ok = false
+			default:
+				ok = ok && n.final()
+			}
+		}
+		return ok
+	}) {
+		w.check(fmt.Errorf("liveness: %v after the format level was raised: %s", calmTime, w.ailing()))
+		return
+	}
+	for _, n := range w.nodes {
+		if n.store == nil {
+			continue
+		}
+		if st := n.store.Status(); st.Condition != headwater.Halted {
+			w.check(fmt.Errorf("levels: %s is %s after the format level was raised in row %d: %s", n.name(), st.Condition, raised, st.Reason))
+		}
+		if v := n.store.View(); v.Index >= raised {
+			w.check(fmt.Errorf("levels: %s shows row %d, and row %d has raised the format level", n.name(), v.Index, raised))
+		}
+	}
+	w.note("well: everybody has halted below row %d, which needs a newer program", raised)
 }
 
 // healthy reports whether nothing is left to be done. On its way it restarts what a person would restart.

@@ -61,9 +61,10 @@ type node struct {
 	view     *headwater.View  // the last one that was looked at
 	here     *entry           // where that is in the history
 	cancel   context.CancelFunc
-	deaf     bool // it is not told of new rows
-	astray   bool // it has applied rows that a fail-over lost since, and has yet to find out
-	ending   bool // it is being closed
+	deaf     bool  // it is not told of new rows
+	unopened error // why its process could not open the store, the last time
+	astray   bool  // it has applied rows that a fail-over lost since, and has yet to find out
+	ending   bool  // it is being closed
 	instance [16]byte
 	epoch    uint64 // at which this life is registered; 0: not known
 }
@@ -144,7 +145,7 @@ func (w *world) boot(n *node) {
 	n.life++
 	life := n.life
 	n.astray = false
-	n.down, n.ending, n.deaf, n.store, n.view, n.here, n.epoch = false, false, false, nil, nil, nil, 0
+	n.down, n.ending, n.deaf, n.store, n.view, n.here, n.epoch, n.unopened = false, false, false, nil, nil, nil, 0, nil
 	n.g = &group{node: n, drift: 1, preempt: w.cfg.Preempt}
 	if w.cfg.Skew {
 		n.g.drift = 0.9 + 0.2*w.s.dice.Float64()
@@ -177,6 +178,7 @@ func (w *world) boot(n *node) {
 				w.note("%s is open at %d", n.name(), store.View().Index)
 				return
 			}
+			n.unopened = err
 			w.note("%s does not open: %v", n.name(), err)
 			w.s.sleep(w.between(50*time.Millisecond, 500*time.Millisecond))
 		}
@@ -220,7 +222,7 @@ func (w *world) halted(n *node, st replica.Status) {
 			w.check(fmt.Errorf("%s is rewound and nothing was lost: %s", n.name(), st.Reason))
 		}
 	case replica.Halted:
-		if w.counts[stormFlipRow] == 0 && w.lossy == 0 {
+		if w.counts[stormFlipRow] == 0 && w.lossy == 0 && !w.h.outdated() {
 			w.check(fmt.Errorf("%s halted without a reason: %s", n.name(), st.Reason))
 		}
 	default:

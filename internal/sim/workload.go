@@ -17,7 +17,7 @@ func (c *client) command(n *node) meta.Command {
 	w := c.w
 	me := w.actor(n)
 	if n.epoch == 0 && w.chance(70) {
-		return meta.RegisterNode{NodeID: uint64(n.id), Instance: n.instance, Address: n.name(), FormatLevel: uint64(1 + w.s.dice.IntN(2))}
+		return meta.RegisterNode{NodeID: uint64(n.id), Instance: n.instance, Address: n.name(), FormatLevel: w.level(1 + w.s.dice.IntN(2))}
 	}
 	switch dice := w.s.dice.IntN(100); {
 	case dice < 25:
@@ -43,8 +43,16 @@ func (c *client) command(n *node) meta.Command {
 	case dice < 99:
 		return meta.UnregisterNode{NodeID: me.NodeID, Epoch: me.NodeEpoch}
 	default: // a second process with the same id
-		return meta.RegisterNode{NodeID: me.NodeID, Instance: w.s.random(), FormatLevel: 1}
+		return meta.RegisterNode{NodeID: me.NodeID, Instance: w.s.random(), FormatLevel: w.level(1)}
 	}
+}
+
+// level is what a process says that it decodes. In a cluster that is about to be upgraded all say the next one, mostly.
+func (w *world) level(l int) uint64 {
+	if w.cfg.Raise && w.chance(98) {
+		l = meta.MaxFormat + 1
+	}
+	return uint64(l)
 }
 
 // actor is who acts: mostly the node, sometimes an earlier process of it or another one.
