@@ -87,14 +87,14 @@ func (r *RowInfo) id() rowID { return rowID{r.Writer, r.Batch} }
 
 // inspectRow says why what stands at index at cannot be decoded, nil where it can, and which row it says that it is: zero
 // where not even that can be read.
-func inspectRow(at oplog.Index, payload []byte) (error, rowID) {
+func inspectRow(at oplog.Index, payload []byte) (rowID, error) {
 	if at == 0 {
 		_, err := DecodeGenesis(payload)
-		return err, rowID{}
+		return rowID{}, err
 	}
 	r, err := DecodeRow(at, payload)
 	if err == nil || len(payload) < 2 {
-		return err, r.id()
+		return r.id(), err
 	}
 	c := wire.NewReader(payload[2:])
 	c.Uvarint()
@@ -103,9 +103,9 @@ func inspectRow(at oplog.Index, payload []byte) (error, rowID) {
 	copy(r.Writer[:], c.Raw(len(r.Writer)))
 	r.Batch = c.Uvarint()
 	if c.Err() != nil {
-		return err, rowID{}
+		return rowID{}, err
 	}
-	return err, r.id()
+	return r.id(), err
 }
 
 // AppendRow appends the encoding of r to b; r.Checksum is computed, not read. It does not check the limits.

@@ -348,7 +348,7 @@ func (s *tailStep[S, R]) inspected(rows []oplog.Row, err error, now time.Time) e
 		return err
 	}
 	payload := rows[0].Payload
-	bad, id := inspectRow(s.applied, payload)
+	id, bad := inspectRow(s.applied, payload)
 	switch ends := oplog.Mark(payload); {
 	case bytes.Equal(ends, mark(s.row)):
 		s.shown = nil // it is as it should be, or is so again
