@@ -1,10 +1,12 @@
 package headwater
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/headwaterdb/headwater/meta"
@@ -149,8 +151,23 @@ func (s *Store) encode(p meta.Proposal) ([]byte, error) {
 	if p.Stamp == 0 {
 		p.Stamp = s.now().UnixMilli()
 	}
-	return meta.AppendProposal(nil, p)
+	scratch := encoders.Get().(*[]byte)
+	defer encoders.Put(scratch)
+	b, err := meta.AppendProposal((*scratch)[:0], p)
+	if err != nil {
+		return nil, err
+	}
+	if cap(b) <= maxScratch {
+		*scratch = b
+	}
+	return bytes.Clone(b), nil
 }
+
+// encoders holds memory that proposals are encoded in, before they are copied to as many bytes as they take.
+var encoders = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxScratch is the most memory in bytes that is kept for another proposal.
+const maxScratch = 64 << 10
 
 // refused is the answer to a proposal that was turned away before it was appended.
 func refused(err error) meta.Answer {

@@ -159,8 +159,11 @@ type UnknownError struct {
 
 // Unknown gives err, where it is an ErrOutcomeUnknown, the request whose outcome it is; r may be nil: there is none.
 func Unknown(r *Request, err error) error {
-	var named *UnknownError
-	if r == nil || !errors.Is(err, ErrOutcomeUnknown) || errors.As(err, &named) {
+	if r == nil || !errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	var named *UnknownError // declared here, because it is kept on the heap
+	if errors.As(err, &named) {
 		return err
 	}
 	return &UnknownError{Request: *r, Err: err}

@@ -38,6 +38,10 @@ type call[R any] struct {
 	entries []entry[R]
 	left    int           // entries without an answer
 	done    chan struct{} // closed when left reaches 0
+
+	// Of a call with one command, the room for both, made with it.
+	result [1]Result[R]
+	entry  [1]entry[R]
 }
 
 // batch is what the flusher tries to append as one row. From the moment it is made its commands count as handed to
@@ -107,11 +111,10 @@ func (t *table[R]) init(now time.Time, step func()) {
 
 // enqueue takes the commands of one call, or refuses all of them.
 func (t *table[R]) enqueue(commands [][]byte, o *Options, maxCommand int) *call[R] {
-	c := &call[R]{
-		results: make([]Result[R], len(commands)),
-		entries: make([]entry[R], len(commands)),
-		left:    len(commands),
-		done:    make(chan struct{}),
+	c := &call[R]{left: len(commands), done: make(chan struct{})}
+	c.results, c.entries = c.result[:], c.entry[:]
+	if len(commands) != 1 {
+		c.results, c.entries = make([]Result[R], len(commands)), make([]entry[R], len(commands))
 	}
 	bytes := 0
 	for i, b := range commands {
@@ -252,7 +255,8 @@ func (t *table[R]) drop() {
 func (t *table[R]) take(number uint64, slot oplog.Index, commands, bytes int) *batch[R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := &batch[R]{number: number, slot: slot}
+	room := min(commands, t.queuedLive+t.queuedDead)
+	b := &batch[R]{number: number, slot: slot, entries: make([]*entry[R], 0, room), commands: make([][]byte, 0, room)}
 	for size := 0; len(b.entries) < commands; {
 		e := t.next()
 		if e == nil {

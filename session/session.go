@@ -93,24 +93,24 @@ type wrapped struct {
 // Propose numbers what carries no request and proposes it.
 func (w *wrapped) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	numbered := make([]meta.Proposal, len(proposals))
+	requests := make([]meta.Request, len(proposals))
 	copy(numbered, proposals)
-	ours := make([]*meta.Request, len(proposals))
 	for i := range numbered {
 		if Numbered(numbered[i]) {
-			r := w.s.Next()
-			ours[i], numbered[i].Request = &r, &r
+			requests[i] = w.s.Next()
+			numbered[i].Request = &requests[i]
 		}
 	}
 	answers := w.p.Propose(ctx, numbered...)
-	for i, r := range ours {
-		if r == nil {
+	for i := range numbered {
+		if numbered[i].Request != &requests[i] {
 			continue
 		}
 		var a meta.Answer
 		if i < len(answers) {
 			a = answers[i]
 		}
-		w.s.Done(*r, a)
+		w.s.Done(requests[i], a)
 	}
 	return answers
 }
