@@ -114,6 +114,7 @@ func (o *benchOptions) validate(embedded bool) error {
 
 // bench opens what the load goes to, prepares the work, measures and reports.
 func (a *app) bench(ctx context.Context, o *benchOptions) (err error) {
+	defer holdHeapFloor()()
 	embedded := len(a.server) == 0 && a.db != ""
 	if err := o.validate(embedded); err != nil {
 		return asUsage(err)

@@ -93,6 +93,7 @@ func (o *serveOptions) validate() error {
 
 // serve opens the database, listens, and serves until ctx ends.
 func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
+	defer holdHeapFloor()()
 	logger, err := newLogger(a, o)
 	if err != nil {
 		return err
