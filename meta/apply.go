@@ -47,8 +47,7 @@ func (s *State) apply(index uint64, commands [][]byte, rec *recorder) (*State, [
 		}
 		answers[i] = t.run(i, p, payload)
 	}
-	next := t.State
-	return &next, answers, rec.changes(), nil
+	return t.finish(), answers, rec.changes(), nil
 }
 
 // Plan tells what the proposals would be answered and what they would change if they were the next rows of the log:

@@ -23,6 +23,7 @@ func TestDigestCoversEveryField(t *testing.T) {
 		"streamRare.sum":    "the sum of these entries",
 		"client.results":    "entries of their own",
 		"client.sum":        "the sum of these entries",
+		"client.own":        "none in a state that is finished: Verify says so",
 		"object.unreleased": "follows from the slices, which are entries of their own",
 		"content.data":      "its hash stands for it",
 		"content.id":        "the object's id, which is part of its entry",

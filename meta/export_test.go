@@ -18,6 +18,7 @@ func WithWindow(s *State, clients int, results uint64) *State {
 func Work(s *State, p Proposal) (Answer, int) {
 	t := newTx(s, s.index+1)
 	a := t.plan(0, p)
+	t.settleClients()
 	return a, t.work + int(t.touched+t.edit.Nodes())
 }
 
@@ -28,6 +29,5 @@ func ApplyProposals(s *State, proposals ...Proposal) (*State, []Answer) {
 	for i, p := range proposals {
 		answers[i] = t.plan(i, p)
 	}
-	next := t.State
-	return &next, answers
+	return t.finish(), answers
 }

@@ -57,10 +57,9 @@ func Populated(n uint64) *State {
 		c := t.seeClient(req, nil)
 		c.seen = i
 		t.keepAnswer(c, req, t.newKept(redundant(nil), sum{}))
-		t.setClient(string(req.Client[:]), nil, c)
 	}
 	t.State.index = s.index
-	return &t.State
+	return t.finish()
 }
 
 // sorted builds a map of n entries from ascending ones.

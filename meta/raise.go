@@ -38,8 +38,7 @@ func (s *State) Raised(index uint64) (*State, error) {
 		st.epoch += raiseBy
 		t.setStream(id, &st)
 	}
-	raised := t.State
-	return &raised, nil
+	return t.finish(), nil
 }
 
 var errNoRoom = fmt.Errorf("numbers end at 2^63")

@@ -62,6 +62,7 @@ func (t *tx) runRequest(p Proposal, payload sum) Answer {
 		return t.answer(t.position, recallRefusal(what, r, nil))
 	}
 	next := t.seeClient(r, old)
+	t.work++
 	var a Answer
 	switch what {
 	case recallNew:
@@ -75,7 +76,6 @@ func (t *tx) runRequest(p Proposal, payload sum) Answer {
 	default:
 		a = t.answer(t.position, recallRefusal(what, r, k))
 	}
-	t.setClient(string(r.Client[:]), old, next)
 	t.forgetClients()
 	return a
 }
@@ -141,12 +141,26 @@ func (t *tx) newKept(o outcome, payload sum) *keptAnswer {
 	return k
 }
 
-// seeClient returns a copy of a client's record, or a new one, that has seen the request: later in the log than any
-// other, its oldest raised, and what falls below that dropped.
+// changedClient is a client that a row has to do with. Most often several commands of a row are of one client; what
+// follows from its record is settled once, at the end of the row.
+type changedClient struct {
+	id       string
+	old, new *client // old is nil where there was none
+}
+
+// seeClient returns a client's record for the transaction to change, or a new one, that has seen the request: later in the
+// log than any other, its oldest raised, and what falls below that dropped.
 func (t *tx) seeClient(r *Request, old *client) *client {
-	next := &client{oldest: 1}
-	if old != nil {
-		*next = *old
+	next := old
+	if old == nil || old.own != t.first {
+		next = &client{oldest: 1}
+		if old != nil {
+			*next = *old
+		}
+		next.own = t.first
+		id := string(r.Client[:])
+		t.clients.Set(t.edit, id, next)
+		t.changed = append(t.changed, changedClient{id, old, next})
 	}
 	next.seen = ordinal(t.index, t.position)
 	if r.Oldest > next.oldest {
@@ -174,33 +188,44 @@ func (t *tx) keepAnswer(c *client, r *Request, k *keptAnswer) {
 	t.results++
 }
 
-// setClient replaces a client's record; nil is an absent one. The number of results is kept by those who change them.
-func (t *tx) setClient(id string, old, new *client) {
-	t.work++
-	if old != nil {
-		t.seen.Delete(t.edit, old.seen)
-		t.buf = appendClient(t.buf[:0], id, old)
-		t.requestSum = t.requestSum.minus(hashOf(t.buf)).minus(old.sum)
+// settleClients settles what follows from the records that the transaction has changed, and shares them.
+func (t *tx) settleClients() {
+	for _, c := range t.changed {
+		if c.old != nil {
+			t.unlistClient(c.id, c.old)
+		}
+		c.new.own = nil
+		t.listClient(c.id, c.new)
 	}
-	if new == nil {
-		t.clients.Delete(t.edit, id)
-		return
-	}
-	t.clients.Set(t.edit, id, new)
-	t.seen.Set(t.edit, new.seen, id)
-	t.buf = appendClient(t.buf[:0], id, new)
-	t.requestSum = t.requestSum.plus(hashOf(t.buf)).plus(new.sum)
+	t.changed = t.changed[:0]
+}
+
+// listClient puts a client's record into all but the map of clients.
+func (t *tx) listClient(id string, c *client) {
+	t.seen.Set(t.edit, c.seen, id)
+	t.buf = appendClient(t.buf[:0], id, c)
+	t.requestSum = t.requestSum.plus(hashOf(t.buf)).plus(c.sum)
+}
+
+// unlistClient takes a client's record, which is settled, out of all but the map of clients.
+func (t *tx) unlistClient(id string, c *client) {
+	t.seen.Delete(t.edit, c.seen)
+	t.buf = appendClient(t.buf[:0], id, c)
+	t.requestSum = t.requestSum.minus(hashOf(t.buf)).minus(c.sum)
 }
 
 // forgetClients drops clients, the least recently seen first, until the memory fits its window.
 func (t *tx) forgetClients() {
 	for t.clients.Len() > t.window.clients || t.results > t.window.results {
+		t.settleClients()
 		_, id, ok := t.seen.Min()
 		if !ok {
 			return
 		}
 		c, _ := t.clients.Get(id)
+		t.work++
 		t.results -= uint64(c.results.Len())
-		t.setClient(id, c, nil)
+		t.unlistClient(id, c)
+		t.clients.Delete(t.edit, id)
 	}
 }

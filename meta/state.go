@@ -155,6 +155,7 @@ type client struct {
 	seen    uint64                        // the ordinal of the command by which it was last seen
 	results pmap.Map[uint64, *keptAnswer] // by sequence, all from oldest on
 	sum     sum                           // over the entries of results
+	own     *pmap.Edit                    // the first one of the transaction that may change it in place; nil: it is shared
 }
 
 // keptAnswer is what the request memory keeps of the first answer to one request.

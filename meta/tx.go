@@ -15,23 +15,33 @@ import (
 type tx struct {
 	State
 	edit     *pmap.Edit
-	index    uint64 // of the row
-	position int    // of the command in the row
-	stamp    int64  // of the command, for people only: no rule reads it
+	first    *pmap.Edit // the edit that it began with
+	index    uint64     // of the row
+	position int        // of the command in the row
+	stamp    int64      // of the command, for people only: no rule reads it
 	rec      *recorder
 	buf      []byte // scratch for encodings
 	work     int    // entries looked up or changed so far; with touched the measure of bounded work
 	touched  uint64 // map nodes that earlier edits made or copied
 	budget   uint64 // what is left of MaxSlices inside Atomic
 	inAtomic bool
-	commit   commit // scratch of commitObjects
+	changed  []changedClient // clients whose records are the transaction's own
+	commit   commit          // scratch of commitObjects
 }
 
 // newTx returns a transaction on a copy of s for the row at index.
 func newTx(s *State, index uint64) *tx {
 	t := &tx{State: *s, edit: pmap.NewEdit(), index: index}
+	t.first = t.edit
 	t.State.index = index
 	return t
+}
+
+// finish returns the state that the transaction has made. The transaction is not used again.
+func (t *tx) finish() *State {
+	t.settleClients()
+	next := t.State
+	return &next
 }
 
 // mark is a state of a transaction to which restore can return.

@@ -38,7 +38,8 @@ func (s *State) Verify() error {
 		copied := *c
 		copied.sum = sumOfResults(id, c)
 		fresh.results += uint64(c.results.Len())
-		fresh.setClient(id, nil, &copied)
+		fresh.clients.Set(fresh.edit, id, &copied)
+		fresh.listClient(id, &copied)
 		verifyClient(id, c, s, wrong)
 	}
 	fresh.verifyObjects(s, wrong)
@@ -124,6 +125,9 @@ func verifyIntervals(id uint64, st *stream, wrong func(string, ...any)) {
 }
 
 func verifyClient(id string, c *client, s *State, wrong func(string, ...any)) {
+	if c.own != nil {
+		wrong("client %x: its record is a transaction's own", id)
+	}
 	if len(id) != len(Request{}.Client) || c.oldest == 0 || c.seen >= ordinal(s.index+1, 0) {
 		wrong("client %x: oldest %d, seen %d", id, c.oldest, c.seen)
 	}
