@@ -576,3 +576,26 @@ func TestTruncatedSlot(t *testing.T) {
 		}
 	})
 }
+
+// TestAppendErrorPasses: where the database was away for an append, and whoever waited for it has left, the status says so only
+// until the database answers again. What lasts (a server that is read-only) stays until an append succeeds.
+func TestAppendErrorPasses(t *testing.T) {
+	t.Parallel()
+	for refusal, stays := range map[error]bool{oplog.ErrUnavailable: false, oplog.ErrReadOnly: true} {
+		synctest.Test(t, func(t *testing.T) {
+			db := cluster(t)
+			log := faultlog.Wrap(db.Open())
+			r := open(t, log, never)
+			log.Add(faultlog.Rule{Op: faultlog.Append, Before: refusal, Times: -1}, faultlog.Rule{Op: faultlog.Bounds, Before: refusal, Times: 3})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if res := r.Propose(ctx, []byte("given up"))[0]; res.Err == nil {
+				t.Fatal("applied")
+			}
+			time.Sleep(time.Minute)
+			if got := r.Status().Database; (got != "") != stays {
+				t.Errorf("after %v, with nothing left to append: %q", refusal, got)
+			}
+		})
+	}
+}

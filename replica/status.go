@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,7 +63,11 @@ func (t *table[R]) picture(now time.Time) Status {
 }
 
 // faults are the last database errors of each goroutine, while they last.
-type faults struct{ read, append, wait, snapshot string }
+type faults struct {
+	read, append, wait, snapshot string
+
+	passing bool // append says that the database could not be reached or was busy: nothing that lasts
+}
 
 // hindrance says what kept proposals from being appended, for those who waited in vain; nothing where nothing did.
 func (f faults) hindrance() string {
@@ -84,13 +89,16 @@ func (t *table[R]) database(what string, err error) {
 	defer t.mu.Unlock()
 	switch what {
 	case "append":
-		t.faults.append = text
+		t.faults.append, t.faults.passing = text, errors.Is(err, oplog.ErrUnavailable)
 	case "wait":
 		t.faults.wait = text
 	case "snapshot":
 		t.faults.snapshot = text
 	default:
 		t.faults.read = text
+		if text == "" && t.faults.passing && t.queuedLive == 0 && len(t.batches) == 0 {
+			t.faults.append = "" // whoever waited for it has left, and the database answers
+		}
 	}
 }
 

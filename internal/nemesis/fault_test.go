@@ -87,6 +87,9 @@ func lose(p *proxy.Proxy, r proxy.Rule, times int) (end func()) {
 	return p.Clear
 }
 
+// outages are of the server itself: there is one at a time.
+var outages = []string{"kill server", "restart server", "stop server"}
+
 // serverFaults are for databases with a server.
 var serverFaults = []fault{
 	{"kill server", func(t testing.TB, r *round, _ *rand.Rand) func() {

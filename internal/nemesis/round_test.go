@@ -170,10 +170,15 @@ func (r *round) harm(t testing.TB, rng *rand.Rand, count int) (lively bool) {
 	}
 	lively = r.progress(t, 100)
 	for n := 0; n < count && lively; n++ {
-		ends := []func(){draw().begin(t, r, rng)}
+		first := draw()
+		ends := []func(){first.begin(t, r, rng)}
 		if rng.IntN(4) == 0 {
-			ends = append(ends, draw().begin(t, r, rng))
-			n++
+			if second := draw(); !slices.Contains(outages, first.name) || !slices.Contains(outages, second.name) {
+				ends = append(ends, second.begin(t, r, rng))
+				n++
+			} else {
+				r.account.faults[second.name]--
+			}
 		}
 		r.endure(time.Duration(50+rng.IntN(600))*time.Millisecond, rng.IntN(3) == 0)
 		for _, end := range slices.Backward(ends) {

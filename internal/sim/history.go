@@ -218,10 +218,13 @@ func (h *history) lose(index oplog.Index) (rows, acked int) {
 	if h.model != nil {
 		h.model = model.New()
 	}
-	h.effects = map[request]*entry{}
+	h.effects, h.order = map[request]*entry{}, map[int]place{}
 	for _, e := range slices.Backward(way) {
 		var proposals []meta.Proposal
 		for i, c := range e.row.Commands {
+			if p, ok := h.calls[string(c)]; ok {
+				h.order[p.call] = p
+			}
 			p, err := meta.DecodeProposal(c)
 			if err == nil {
 				err = h.judgeOne(e, i, p)
@@ -389,7 +392,7 @@ func at(e *entry) oplog.Index {
 
 // never notes that a proposer was told that a command is not applied and never will be.
 func (h *history) never(command []byte, said error) error {
-	if e := h.placed[string(command)]; e != nil {
+	if e := h.placed[string(command)]; e != nil && !e.lost {
 		return fmt.Errorf("acknowledged is permanent: a command that stands in row %d was refused: %w", e.index, said)
 	}
 	h.refused[string(command)] = said.Error()

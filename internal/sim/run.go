@@ -78,6 +78,7 @@ func (w *world) settle() {
 	w.note("calm")
 	w.calm = true
 	w.db.down, w.db.full, w.db.readOnly, w.db.slow = false, false, false, 0
+	w.db.kill() // or what was damaged on its way to the disk would come after the repair
 	w.edit(func(s *state) {
 		for _, f := range slices.Backward(w.flips) { // the last one first: it may be of what was damaged before
 			f.repair(s)
