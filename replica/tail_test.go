@@ -417,6 +417,15 @@ func TestRewound(t *testing.T) {
 	})
 }
 
+// twenty returns a node that has applied 20 rows, its log, and the database behind it.
+func twenty(t testing.TB) (*oplog.Memory, *faultlog.Log, *node) {
+	t.Helper()
+	db := cluster(t)
+	fill(t, db, never, 20)
+	log := faultlog.Wrap(db.Open())
+	return db, log, open(t, log, never)
+}
+
 // replace takes rows 11 to 20 away, and has somebody else write count rows in their place.
 func replace(t testing.TB, db *oplog.Memory, count int) {
 	t.Helper()
@@ -438,10 +447,7 @@ func blindfold(log *faultlog.Log) *faultlog.Gate {
 func TestHistoryReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := cluster(t)
-		fill(t, db, never, 20)
-		log := faultlog.Wrap(db.Open())
-		r := open(t, log, never)
+		db, log, r := twenty(t)
 		blind := blindfold(log)
 		replace(t, db, 15)
 		blind.Open()
@@ -457,10 +463,7 @@ func TestHistoryReplaced(t *testing.T) {
 func TestHistoryRefilled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := cluster(t)
-		fill(t, db, never, 20)
-		log := faultlog.Wrap(db.Open())
-		r := open(t, log, never)
+		db, log, r := twenty(t)
 		blind := blindfold(log)
 		replace(t, db, 10)
 		var proposed error
@@ -488,10 +491,7 @@ func TestHistoryRefilled(t *testing.T) {
 func TestSnapshotOfLostHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db := cluster(t)
-		fill(t, db, never, 20)
-		log := faultlog.Wrap(db.Open())
-		r := open(t, log, never)
+		db, log, r := twenty(t)
 		hold := faultlog.NewGate()
 		log.Add(faultlog.Rule{Op: faultlog.CommitSnapshot, Hold: hold})
 		var err error
