@@ -442,8 +442,8 @@ func blindfold(log *faultlog.Log) *faultlog.Gate {
 	return blind
 }
 
-// TestHistoryReplaced: as TestRewound, but others have written past this node's index before it looks. The next row's
-// row follows on another row than the one that was applied here.
+// TestHistoryReplaced: as TestRewound, but others have written past this node's index before it looks. The next row
+// follows on another row than the one that was applied here.
 func TestHistoryReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
