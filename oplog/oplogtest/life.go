@@ -52,6 +52,16 @@ func testInit(t *testing.T, db Database) {
 	wantRows(t, l, 0, rowsFromTo(3, 3))
 }
 
+// testInitBrokenOff: where a process was killed that had created the tables and not written row 0, the next one goes on.
+func testInitBrokenOff(t *testing.T, db Database) {
+	l := cluster(t, db, 0)
+	db.Drop(t, 0)
+	if err := open(t, db).Init(t.Context(), []byte("taken up")); err != nil {
+		t.Errorf("init where one was broken off: %v", err)
+	}
+	wantRows(t, l, oplog.Beginning, []oplog.Row{{Index: 0, Payload: []byte("taken up")}})
+}
+
 // testInitRaced: of eight that start at once one creates the cluster, and all can use it.
 func testInitRaced(t *testing.T, db Database) {
 	const n = 8

@@ -47,6 +47,7 @@ func TestLog(t *testing.T, h Harness) {
 	}{
 		{"NoCluster", testNoCluster},
 		{"Init", testInit},
+		{"InitBrokenOff", testInitBrokenOff},
 		{"InitRaced", testInitRaced},
 		{"Append", testAppend},
 		{"AppendConflict", testAppendConflict},
