@@ -144,7 +144,8 @@ type Turnstile interface {
 type Leaper interface {
 	// Leap writes payload at index to, far above row from, which must be the newest one and end with mark in the same
 	// instant; ErrConflict where it is not. It is the one way in which a log gets a hole, and whoever makes it stores a snapshot at to and truncates
-	// what is below at once: until then no reader comes past it and no writer appends. Errors are as of Append.
+	// what is below at once: until then no reader comes past it and no writer appends, unless it is at a member that has not
+	// applied the leap yet. Errors are as of Append.
 	Leap(ctx context.Context, from, to Index, mark, payload []byte) error
 }
 

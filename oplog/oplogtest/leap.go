@@ -24,6 +24,9 @@ func testLeap(t *testing.T, db Database) {
 		t.Fatalf("leap: %v", err)
 	}
 	wantErr(t, "leap again", up.Leap(t.Context(), 5, to+1, nil, nil), oplog.ErrConflict)
+	if newest, err := late.Newest(t.Context()); err != nil || newest != to { // where members apply by and by, it has seen the leap now
+		t.Fatalf("newest: %d, %v", newest, err)
+	}
 	wantErr(t, "append in the hole", late.Append(t.Context(), 6, nil, nil), oplog.ErrConflict)
 	wantErr(t, "append below the leap", late.Append(t.Context(), to-1, nil, nil), oplog.ErrConflict)
 	commitSnapshot(t, l, to, []byte("s"))

@@ -48,12 +48,13 @@ func TestCeiling(t *testing.T) {
 		for _, run := range []struct {
 			name        string
 			over, told  int
-			keys        int // a state of so many quarters of a MiB
+			keys, value int // a state of so many values of so many bytes
 			snapshotErr error
 		}{
-			{"6 MB", 6 << 20, 0, 16, nil},
-			{"400 KiB, told", 400 << 10, 399 << 10, 16, nil},
-			{"400 KiB, not told", 400 << 10, 0, 16, oplog.ErrTooLarge},
+			{"6 MB", 6 << 20, 0, 16, meta.MaxValueBytes, nil},
+			{"400 KiB, told", 400 << 10, 399 << 10, 16, meta.MaxValueBytes, nil},
+			{"100 KiB, told", 100 << 10, 99 << 10, 64, 64 << 10, nil},
+			{"100 KiB, not told", 100 << 10, 0, 64, 64 << 10, oplog.ErrTooLarge},
 		} {
 			t.Run(c.name+", "+run.name, func(t *testing.T) {
 				t.Parallel()
@@ -66,13 +67,13 @@ func TestCeiling(t *testing.T) {
 				if clustertest.Full {
 					run.keys *= 5
 				}
-				testCeilingNode(t, s, l, run.keys, run.snapshotErr)
+				testCeilingNode(t, s, l, run.keys, run.value, run.snapshotErr)
 			})
 		}
 	}
 }
 
-func testCeilingNode(t *testing.T, s *fakedb.Server, l oplog.Log, keys int, want error) {
+func testCeilingNode(t *testing.T, s *fakedb.Server, l oplog.Log, keys, size int, want error) {
 	t.Helper()
 	var tries atomic.Int64
 	o := headwater.Options{}
@@ -83,7 +84,7 @@ func testCeilingNode(t *testing.T, s *fakedb.Server, l oplog.Log, keys int, want
 	start := time.Now()
 	put := func(key string) {
 		t.Helper()
-		value := make([]byte, meta.MaxValueBytes)
+		value := make([]byte, size)
 		random.Read(value)
 		if _, err := meta.Propose(t.Context(), store, meta.PutKey{Key: key, Value: value}); err != nil {
 			t.Fatalf("put %s: %v", key, err)
