@@ -2,7 +2,6 @@ package headwater
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -226,7 +225,7 @@ func (c *checker) first(row oplog.Row) {
 			c.genesis.ClusterID, incarnation(c.genesis.Incarnation))
 	}
 	c.genesis, c.state, c.at = &g, c.m.Empty, 0
-	c.last[0] = binary.BigEndian.Uint64(oplog.Mark(row.Payload))
+	c.last[0] = replica.Checksum(row.Payload)
 	c.remember()
 }
 

@@ -115,5 +115,5 @@ func (r *Replica[S, R]) leap(ctx context.Context, up oplog.Leaper, old *Snapshot
 	row := RowInfo{Index: done.To, Incarnation: done.Genesis.Incarnation, Previous: old.Row, Writer: r.token, Batch: 1, Seen: old.Index,
 		SeenDigest: old.Digest, Commands: [][]byte{first}}
 	payload := AppendRow(nil, &row)
-	return checksumOf(oplog.Mark(payload)), up.Leap(ctx, old.Index, done.To, mark(old.Row), payload)
+	return Checksum(payload), up.Leap(ctx, old.Index, done.To, mark(old.Row), payload)
 }

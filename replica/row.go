@@ -191,8 +191,11 @@ func checksumOf(mark []byte) uint64 {
 	return binary.BigEndian.Uint64(mark)
 }
 
+// Checksum returns the checksum that a row's payload ends with, by which the row after it names it; 0 where it is too short to have one.
+func Checksum(payload []byte) uint64 { return checksumOf(oplog.Mark(payload)) }
+
 // link is the checksum of row 0 of g.
-func (g Genesis) link() uint64 { return checksumOf(oplog.Mark(AppendGenesis(nil, g))) }
+func (g Genesis) link() uint64 { return Checksum(AppendGenesis(nil, g)) }
 
 // AppendGenesis appends the encoding of g, the payload of row 0, to b.
 func AppendGenesis(b []byte, g Genesis) []byte {

@@ -2,7 +2,6 @@ package fieldcase
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -129,7 +128,7 @@ func (d *Database) row(t testing.TB, s *headwater.Store, index oplog.Index) []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replica.AppendRow(nil, &replica.RowInfo{Index: index, Incarnation: g.Incarnation, Previous: binary.BigEndian.Uint64(oplog.Mark(before[0].Payload)), Writer: replica.Token{1}, Batch: uint64(index),
+	return replica.AppendRow(nil, &replica.RowInfo{Index: index, Incarnation: g.Incarnation, Previous: replica.Checksum(before[0].Payload), Writer: replica.Token{1}, Batch: uint64(index),
 		Seen: v.Index, SeenDigest: replica.Digest(v.State.Digest()), Commands: [][]byte{command}})
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -99,7 +98,7 @@ func (h *history) append(index oplog.Index, payload []byte, node int) error {
 	if err != nil {
 		return fmt.Errorf("node %d wrote row %d: %w", node, index, err)
 	}
-	if last := binary.BigEndian.Uint64(oplog.Mark(h.tip.payload)); last != row.Previous {
+	if last := replica.Checksum(h.tip.payload); last != row.Previous {
 		return fmt.Errorf("a chain: node %d wrote row %d to follow on checksum %016x, and row %d has %016x", node, index, row.Previous, h.tip.index, last)
 	}
 	seen := h.tip.back(row.Seen)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -135,7 +134,7 @@ func (w *world) raise() {
 	if err != nil {
 		panic(err)
 	}
-	row := replica.AppendRow(nil, &replica.RowInfo{Index: tip.index + 1, Incarnation: 1, Previous: binary.BigEndian.Uint64(oplog.Mark(tip.payload)),
+	row := replica.AppendRow(nil, &replica.RowInfo{Index: tip.index + 1, Incarnation: 1, Previous: replica.Checksum(tip.payload),
 		Writer: replica.Token{0xff}, Batch: 1, Seen: tip.index, SeenDigest: tip.digest(), Commands: [][]byte{command}})
 	w.edit(func(s *state) { s.rows = append(s.rows, oplog.Row{Index: tip.index + 1, Payload: row}) })
 	w.check(w.h.append(tip.index+1, row, 0))
