@@ -139,16 +139,7 @@ func TestTourDealtOut(t *testing.T) {
 	db := "sqlite:" + filepath.Join(t.TempDir(), "tour.db")
 	var urls [2]string
 	for i := range urls {
-		s, err := startServer(program(t, "serve", "--db", db, "--listen", "127.0.0.1:0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = s.url
-		t.Cleanup(func() {
-			if log, err := s.end(syscall.SIGTERM); err != nil {
-				t.Errorf("server: %v\n%s", err, log)
-			}
-		})
+		urls[i] = served(t, db)
 	}
 	for i, c := range commands {
 		got := run(t, c, "apply", "--server", urls[i%2], "-")
@@ -239,16 +230,7 @@ func tourOverThree(t *testing.T, dbs [3]string) {
 	}
 	var urls [3]string
 	for i := range urls {
-		s, err := startServer(program(t, "serve", "--db", dbs[i], "--listen", "127.0.0.1:0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls[i] = s.url
-		t.Cleanup(func() {
-			if log, err := s.end(syscall.SIGTERM); err != nil {
-				t.Errorf("server: %v\n%s", err, log)
-			}
-		})
+		urls[i] = served(t, dbs[i])
 	}
 	for i, c := range commands {
 		got := run(t, c, "apply", "--server", urls[i%len(urls)], "-")
@@ -261,4 +243,19 @@ func tourOverThree(t *testing.T, dbs [3]string) {
 			t.Errorf("check: exit code %d, said %q %q", got.code, got.out, got.err)
 		}
 	}
+}
+
+// served starts a server on a database, to be ended in order with the test, and returns its address.
+func served(t *testing.T, db string) string {
+	t.Helper()
+	s, err := startServer(program(t, "serve", "--db", db, "--listen", "127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if log, err := s.end(syscall.SIGTERM); err != nil {
+			t.Errorf("server: %v\n%s", err, log)
+		}
+	})
+	return s.url
 }

@@ -96,7 +96,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	if !w.until(w.s.now+calmTime, func() bool { return w.healthy() }) {
+	if !w.until(w.s.now+calmTime, w.healthy) {
 		w.check(fmt.Errorf("liveness: %v after the last fault: %s", calmTime, w.ailing()))
 		return
 	}
