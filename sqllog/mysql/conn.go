@@ -124,8 +124,11 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 			return nil, fmt.Errorf("%d bytes, the server takes at most %d (max_allowed_packet): %w", len(b), c.found.packet(), oplog.ErrTooLarge)
 		}
 	}
-	// The connection that appends stays with the log, so nobody else asks whether the server has closed it. Asked before
-	// something is sent, that is no reason to doubt the outcome.
+	// The connection that appends stays with the log, so nobody else asks whether the server has closed it, or whether another
+	// one has shown that the way to it is dead. Asked before something is sent, that is no reason to doubt the outcome.
+	if c.age != c.session.age.Load() {
+		return nil, unsent(driver.ErrBadConn)
+	}
 	if r, ok := c.raw.(driver.SessionResetter); ok {
 		if err := r.ResetSession(ctx); err != nil {
 			return nil, unsent(err)

@@ -6,6 +6,9 @@ func AppendText(prefix string) string { return statements(prefix).Append.Text }
 // TruncateText is the truncation of a prefix.
 func TruncateText(prefix string) string { return statements(prefix).Truncate.Text }
 
+// Statements are the statements of a prefix.
+var Statements = statements
+
 // Classify is the dialect's error table.
 var Classify = classify
 

@@ -108,10 +108,13 @@ func statements(prefix string) sqllog.Statements {
 			AND (SELECT COUNT(*) FROM {snapshot_part} p WHERE p.token = ?) = ?
 			AND (NOT EXISTS (SELECT 1 FROM {log} l) OR EXISTS (SELECT 1 FROM {log} l WHERE l.idx = ? AND RIGHT(l.payload, LENGTH(?)) = ?))`,
 			sqllog.At, sqllog.Token, sqllog.Parts, sqllog.Size, sqllog.At, sqllog.Token, sqllog.Parts, sqllog.At, sqllog.Mark, sqllog.Mark),
-		Sweep: s(`DELETE FROM {snapshot_part} WHERE idx <= (SELECT s.idx FROM {snapshot} s WHERE s.id = 1 AND s.parts > 0)
-			AND token <> (SELECT s.token FROM {snapshot} s WHERE s.id = 1) ORDER BY idx, token, part LIMIT ?`, sqllog.Limit),
-		Abort: s(`DELETE FROM {snapshot_part} WHERE token = ?
-			AND token <> (SELECT s.token FROM {snapshot} s WHERE s.id = 1) ORDER BY part LIMIT ?`, sqllog.Token, sqllog.Limit),
+		// A DELETE with a condition and ORDER BY sorts all rows that fit, and reads their data for it: what goes is chosen in the index first.
+		Sweep: s(`DELETE p FROM {snapshot_part} p JOIN (SELECT q.token, q.part FROM {snapshot_part} q
+			JOIN {snapshot} s ON s.id = 1 AND s.parts > 0 AND q.idx <= s.idx AND q.token <> s.token
+			ORDER BY q.idx, q.token, q.part LIMIT ?) d ON d.token = p.token AND d.part = p.part`, sqllog.Limit),
+		Abort: s(`DELETE p FROM {snapshot_part} p JOIN (SELECT q.token, q.part FROM {snapshot_part} q
+			JOIN {snapshot} s ON s.id = 1 AND q.token <> s.token WHERE q.token = ?
+			ORDER BY q.part LIMIT ?) d ON d.token = p.token AND d.part = p.part`, sqllog.Token, sqllog.Limit),
 		Truncate: s(`DELETE FROM {log} WHERE idx < ? AND idx < ?
 			AND idx <= (SELECT s.idx FROM {snapshot} s WHERE s.id = 1 AND s.parts > 0) ORDER BY idx LIMIT ?`, sqllog.Below, sqllog.Newest, sqllog.Limit),
 	}

@@ -285,7 +285,7 @@ func (c *conn) watch(ctx context.Context) func() {
 	start := time.Now()
 	return func() {
 		c.used = time.Now()
-		if ctx.Err() != nil && time.Since(start) >= c.session.statement {
+		if ctx.Err() != nil && time.Since(start) >= c.session.silence() {
 			c.expire()
 		}
 	}

@@ -78,10 +78,8 @@ func (s *session) waitTurn(ctx context.Context, sc *sql.Conn, after int64, maxBy
 	var failed error
 	err = sc.Raw(func(dc any) error {
 		c := dc.(*conn)
-		if c.wire == nil {
-			if failed = s.makeWire(ctx, c); failed != nil {
-				return nil
-			}
+		if failed = s.ready(ctx, c); failed != nil {
+			return nil
 		}
 		if !c.wire.turns {
 			failed = oplog.ErrNoTurns

@@ -87,14 +87,12 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, m
 	var failed error
 	err = sc.Raw(func(dc any) error {
 		c := dc.(*conn)
-		if c.wire == nil {
-			if failed = s.makeWire(ctx, c); failed != nil {
-				return nil
-			}
+		if failed = s.ready(ctx, c); failed != nil {
+			return nil
 		}
 		start := time.Now()
 		n, failed = c.wire.append(ctx, s.appendText(c.wire), int64(at), mark, payload)
-		if failed != nil && time.Since(start) >= s.statement {
+		if failed != nil && time.Since(start) >= s.silence() {
 			c.expire()
 		}
 		failed = c.judge(failed)
@@ -109,6 +107,21 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, m
 	}
 	return n, s.doubt(failed)
 }
+
+// ready makes the pinned connection of c ready for an append or for a turn. Any error says that nothing was sent.
+func (s *session) ready(ctx context.Context, c *conn) error {
+	if c.age != s.age.Load() {
+		return errOutlived
+	}
+	if c.wire == nil {
+		return s.makeWire(ctx, c)
+	}
+	return nil
+}
+
+// silence is how long a statement goes without an answer before other connections are held to be dead as well: nearly the
+// timeout, which begins a little before the statement.
+func (s *session) silence() time.Duration { return s.statement * 9 / 10 }
 
 // doubt adds to the error of an append whose row may be there that a synchronous standby may be without it: the server
 // shows a row that still waited for one when its session was cancelled or ended, or when the server crashed.
@@ -142,7 +155,7 @@ func (s *session) awaits() bool {
 // nothing was sent, and has the connection dropped.
 func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
 	if c.found.readOnly == "on" && !c.used.IsZero() {
-		return staleError{} // a new one may find it writable again
+		return staleError("the connection was opened when the server was read-only") // a new one may find it writable again
 	}
 	own, l := c.Conn.Conn(), c.found
 	if !s.source.owned() {
@@ -219,10 +232,13 @@ func (hungUpError) Error() string { return "the server ended the connection" }
 // SafeToRetry tells the classifier that nothing was sent.
 func (hungUpError) SafeToRetry() bool { return true }
 
-// staleError is the error of an append that was not sent because its connection is from when the server was read-only.
-type staleError struct{}
+// staleError is the error of an append that was not sent because of what its connection is left over from.
+type staleError string
 
-func (staleError) Error() string { return "the connection was opened when the server was read-only" }
+// errOutlived: since the connection was made, another one has shown that the way to the server is dead.
+const errOutlived = staleError("the connection is from before the server stopped answering")
+
+func (e staleError) Error() string { return string(e) }
 
 // SafeToRetry tells the classifier that nothing was sent.
 func (staleError) SafeToRetry() bool { return true }
