@@ -115,7 +115,7 @@ type Dialect struct {
 	// history that the database no longer has. An error makes it an unsuccessful Read. Nil: what is shown stays.
 	Durable func(ctx context.Context, conn *sql.Conn) error
 
-	// Page is how many rows the first statement of a Read asks for, where the driver has to read a result to its end
+	// Page is how many rows the first statement of a Read asks for at most, where the driver has to read a result to its end
 	// even if it is broken off; the following ones ask for as many as are likely to fit. 0: one statement for all.
 	Page int
 

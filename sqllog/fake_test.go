@@ -19,7 +19,8 @@ type fake struct {
 	exec  func(ctx context.Context, text string) (int64, error)
 	query func(ctx context.Context, text string) (*fakeRows, error)
 
-	mu          sync.Mutex // guards the rest
+	mu          sync.Mutex          // guards the rest
+	args        []driver.NamedValue // of the newest query
 	connections int
 	executed    map[string]int
 }
@@ -60,8 +61,11 @@ func (c *fakeConn) ExecContext(ctx context.Context, text string, _ []driver.Name
 	return driver.RowsAffected(n), err
 }
 
-func (c *fakeConn) QueryContext(ctx context.Context, text string, _ []driver.NamedValue) (driver.Rows, error) {
+func (c *fakeConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	c.f.count(text)
+	c.f.mu.Lock()
+	c.f.args = args
+	c.f.mu.Unlock()
 	rows, err := c.f.query(ctx, text)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,8 @@ type Log struct {
 	watch  pinned
 	sure   atomic.Bool // the dialect hears of every row: no need to poll often
 
+	rowSize atomic.Int64 // of the rows read last, in bytes on average; 0: not known
+
 	mu      sync.Mutex // guards closed, and that nothing enters after Close
 	closed  bool
 	running sync.WaitGroup // calls under way, statements that outlive their call, the listener

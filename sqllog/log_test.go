@@ -208,7 +208,8 @@ func TestReadPages(t *testing.T) {
 		err        error
 	}{
 		"a full page and a rest":  {&fakeRows{rows: fakePage(5, 3)}, 1 << 20, 7, 2, nil},
-		"a full page that fills":  {&fakeRows{rows: fakePage(5, 16)}, 400, 4, 2, nil}, // the second look finds that nothing more fits
+		"a full page that fills":  {nil, 400, 4, 1, nil},
+		"a full page, nearly":     {&fakeRows{rows: fakePage(5, 16)}, 450, 4, 2, nil}, // the second look finds that nothing more fits
 		"less than a page":        {nil, 350, 3, 1, nil},
 		"a page that broke off":   {&fakeRows{rows: fakePage(5, 2), err: broken}, 1 << 20, 0, 2, oplog.ErrUnavailable},
 		"a full page and nothing": {&fakeRows{rows: fakePage(5, 0)}, 1 << 20, 4, 2, nil},
@@ -230,6 +231,33 @@ func TestReadPages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReadAsksForWhatFits: a log of large rows is not sent many times over, since a read asks for as many as the read before
+// says will fit. Field case 06.5.
+func TestReadAsksForWhatFits(t *testing.T) {
+	const rows, size = 40, 100 // fakePage's
+	for maxBytes, most := range map[int]int{size / 2: 1, size: 2, 3 * size: 5} {
+		sent, from := 0, int64(0)
+		f := &fake{}
+		f.query = func(context.Context, string) (*fakeRows, error) {
+			n := min(int(f.args[len(f.args)-1].Value.(int64)), int(rows-from))
+			sent += n
+			return &fakeRows{rows: fakePage(int(from)+1, n)}, nil
+		}
+		l := newLog(t, f, func(c *sqllog.Config) { c.Dialect.Page = 16 })
+		for reads := 0; from < rows; reads++ {
+			sent = 0
+			found, err := l.Read(t.Context(), oplog.Index(from), maxBytes)
+			if err != nil || len(found) == 0 {
+				t.Fatalf("read after %d: %d rows, %v", from, len(found), err)
+			}
+			if reads > 0 && sent > most {
+				t.Errorf("%d bytes, after %d: %d rows were sent, %d fit", maxBytes, from, sent, len(found))
+			}
+			from += int64(len(found))
+		}
 	}
 }
 

@@ -33,26 +33,38 @@ func (s Statement) query(ctx context.Context, conn *sql.Conn, v values, scan fun
 // between two of them shows as rows that are missing in the middle; rows never change, so nothing else can.
 func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplog.Row, error) {
 	var found []oplog.Row
-	from := signed(after)
-	page := l.c.Dialect.Page
-	if page <= 0 {
-		page = oplog.MaxRead
-	}
-	for size := 0; ; {
+	from, page, size := signed(after), l.firstPage(maxBytes), 0
+	for {
 		rows, whole, err := l.readPage(ctx, from, page, maxBytes-size, len(found) == 0)
 		if err != nil {
 			return nil, fmt.Errorf("read rows after %d: %w", after, err)
 		}
 		found = append(found, rows...)
-		if !whole || len(rows) < page || len(found) >= oplog.MaxRead {
-			return found, nil
-		}
 		for _, r := range rows {
 			size += len(r.Payload)
+		}
+		if len(found) > 0 {
+			l.rowSize.Store(int64(size / len(found)))
+		}
+		if !whole || len(rows) < page || len(found) >= oplog.MaxRead || size >= maxBytes {
+			return found, nil
 		}
 		from = int64(rows[len(rows)-1].Index)
 		page = min(nextPage(page, len(found), size, maxBytes), oplog.MaxRead-len(found))
 	}
+}
+
+// firstPage is how many rows to ask for at first: no more than are likely to fit, by the size of those read before, since the
+// database sends what it was asked for.
+func (l *Log) firstPage(maxBytes int) int {
+	page := l.c.Dialect.Page
+	if page <= 0 {
+		return oplog.MaxRead
+	}
+	if size := int(l.rowSize.Load()); size > 0 {
+		page = min(page, max(maxBytes, 0)/size+1)
+	}
+	return page
 }
 
 // nextPage is how many rows to ask for after n of size bytes in all, the last page of them: as many as are likely to
