@@ -224,7 +224,17 @@ func (t *tx) freezeSlices() {
 }
 
 // liveSlices returns how many slices readers of the stream can be sent to.
-func (s *stream) liveSlices() uint64 { return uint64(s.slices.len() - s.slices.rank(s.start)) }
+func (s *stream) liveSlices() uint64 {
+	n := s.slices.len()
+	// Most often none is dead. The first one tells, and of a stream that was never trimmed not even that is read.
+	if s.start == 0 {
+		return uint64(n)
+	}
+	if r, ok := s.slices.first(); ok && r.end() <= s.start {
+		n -= s.slices.rank(s.start)
+	}
+	return uint64(n)
+}
 
 // objectRecord shows the object id without its slices; o is its record, now or before.
 func objectRecord(id uint64, o *object) ObjectRecord {
