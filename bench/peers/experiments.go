@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -281,7 +282,8 @@ func commits(interval string) measurement {
 	}
 }
 
-// withSnapshots commits while snapshots are made as often as the default wants, and then starts a server on what is there.
+// withSnapshots commits while snapshots are made as often as the default wants. Then one more is made, for the last one may
+// have been broken off with the measurement, and a server is started on it.
 func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 	dsn, drop, err := e.database(ctx)
 	if err != nil {
@@ -297,6 +299,9 @@ func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 		return f, err
 	}
 	defer done()
+	if out, err := exec.CommandContext(ctx, e.bin.headwater, "snapshot", "--db", dsn, "--timeout", "10m").CombinedOutput(); err != nil {
+		return f, fmt.Errorf("headwater snapshot: %w: %s", err, out)
+	}
 	begin := time.Now()
 	p, err := startServe(ctx, e.bin.headwater, dir, dsn)
 	if err != nil {
