@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -74,6 +75,7 @@ func (r *Replica[S, R]) flush(ctx context.Context, step *flushStep) {
 			r.table.requeue(b)
 			b = nil
 		case flushTake:
+			runtime.Gosched()
 			b = r.table.take(do.number, do.at, step.rowCommands, step.rowBytes-rowOverhead)
 			if b == nil {
 				continue // all of it was given up in between

@@ -49,6 +49,14 @@ func (w World) withDefaults() World {
 
 // wait is World.Wait on real channels and the real clock.
 func wait(ctx context.Context, until time.Time, a, b <-chan struct{}) bool {
+	if until.IsZero() && b == nil { // each proposal waits like this
+		select {
+		case <-a:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	var alarm <-chan time.Time
 	if !until.IsZero() {
 		t := time.NewTimer(max(time.Until(until), 0))

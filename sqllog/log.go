@@ -24,6 +24,7 @@ type Log struct {
 	watch  pinned
 	sure   atomic.Bool // the dialect hears of every row: no need to poll often
 
+	looked  atomic.Pointer[lastLook]
 	rowSize atomic.Int64 // of the rows read last, in bytes on average; 0: not known
 
 	mu      sync.Mutex // guards closed, and that nothing enters after Close

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -208,8 +209,7 @@ func TestReadPages(t *testing.T) {
 		err        error
 	}{
 		"a full page and a rest":  {&fakeRows{rows: fakePage(5, 3)}, 1 << 20, 7, 2, nil},
-		"a full page that fills":  {nil, 400, 4, 1, nil},
-		"a full page, nearly":     {&fakeRows{rows: fakePage(5, 16)}, 450, 4, 2, nil}, // the second look finds that nothing more fits
+		"a full page that fills":  {&fakeRows{rows: fakePage(5, 16)}, 400, 4, 2, nil}, // the second look finds that nothing more fits
 		"less than a page":        {nil, 350, 3, 1, nil},
 		"a page that broke off":   {&fakeRows{rows: fakePage(5, 2), err: broken}, 1 << 20, 0, 2, oplog.ErrUnavailable},
 		"a full page and nothing": {&fakeRows{rows: fakePage(5, 0)}, 1 << 20, 4, 2, nil},
@@ -445,4 +445,77 @@ func TestAbortAfterDoubtedCommit(t *testing.T) {
 			t.Errorf("after a commit that ended in %v the parts were deleted %d times, want %d", end, n, aborts)
 		}
 	}
+}
+
+// TestWaitBesideOwnRows: a node that waits anew after each of its own rows does not look at the database each time, and
+// misses nothing that it was told of: not where it was told before its own row was acknowledged, either.
+func TestWaitBesideOwnRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var newest int64
+		f := &fake{
+			exec: func(context.Context, string) (int64, error) { return 1, nil },
+			query: func(context.Context, string) (*fakeRows, error) {
+				return &fakeRows{rows: [][]driver.Value{{newest}}}, nil
+			},
+		}
+		signal := sqllog.NewSignal()
+		l := newLog(t, f, func(c *sqllog.Config) { c.Signal, c.Poll, c.IdlePoll = signal, time.Second, time.Second })
+		ended := make(chan error, 1)
+		wait := func(after oplog.Index) {
+			go func() { ended <- l.Wait(t.Context(), after) }()
+			synctest.Wait()
+		}
+		over := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				if !want || err != nil {
+					t.Fatalf("the wait ended: %v", err)
+				}
+			default:
+				if want {
+					t.Fatal("the wait goes on")
+				}
+			}
+		}
+		looks := 0
+		looked := func(more int) {
+			t.Helper()
+			got, _ := f.seen("newest")
+			if looks += more; got != looks {
+				t.Fatalf("%d looks, want %d", got, looks)
+			}
+		}
+		appendRow := func(at int64) {
+			t.Helper()
+			newest = at
+			if err := l.Append(t.Context(), oplog.Index(at), nil, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		wait(0)
+		looked(1)
+		for at := int64(1); at < 10; at++ {
+			appendRow(at)
+			over(true)
+			wait(oplog.Index(at))
+			looked(0)
+		}
+		newest = 10 // of another process, which tells nobody
+		time.Sleep(time.Second)
+		over(true)
+		looked(1)
+
+		wait(10)
+		looked(1)
+		signal.Wake() // about row 12, before the answer to our row 11 comes
+		over(true)
+		appendRow(11)
+		newest = 12
+		wait(11)
+		over(true)
+		looked(1)
+	})
 }

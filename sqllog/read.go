@@ -46,7 +46,7 @@ func (l *Log) Read(ctx context.Context, after oplog.Index, maxBytes int) ([]oplo
 		if len(found) > 0 {
 			l.rowSize.Store(int64(size / len(found)))
 		}
-		if !whole || len(rows) < page || len(found) >= oplog.MaxRead || size >= maxBytes {
+		if !whole || len(rows) < page || len(found) >= oplog.MaxRead || size > maxBytes {
 			return found, nil
 		}
 		from = int64(rows[len(rows)-1].Index)

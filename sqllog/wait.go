@@ -14,6 +14,7 @@ type Signal struct {
 	mu     sync.Mutex    // guards the rest
 	newest oplog.Index   // the highest that was told
 	told   bool          // the last ring told an index
+	wakes  uint64        // rings that told none
 	rung   chan struct{} // closed and replaced by every ring
 }
 
@@ -25,6 +26,7 @@ func (s *Signal) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = false
+	s.wakes++
 	s.ring()
 }
 
@@ -55,12 +57,29 @@ func (s *Signal) below(after oplog.Index) bool {
 	return s.told && !above(s.newest, after)
 }
 
+// woken counts the rings that told no index.
+func (s *Signal) woken() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wakes
+}
+
 // above reports whether a reader that has read up to after has yet to read the row at index.
 func above(index, after oplog.Index) bool { return after == oplog.Beginning || index > after }
+
+// lastLook is the newest look of a log that found nothing above what was known.
+type lastLook struct {
+	at    time.Time
+	wakes uint64 // of the signal, before it
+	seen  int64  // the dialect's counter before it
+}
 
 // Wait is oplog.Log's. It looks at the newest index when it starts and whenever the dialect's counter has changed; a
 // ring of the signal ends it without a look, which would only delay the reading. What rings or changes during a look is
 // seen by the next one, because the look comes after the counter was read and the signal was listened to.
+//
+// A node waits anew after each of its own rows. Where nothing but those was told of since the last look, and that is not
+// older than the pause between two looks, Wait begins with the rest of that pause.
 func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 	if err := l.enter(ctx); err != nil {
 		return fmt.Errorf("wait for rows after %d: %w", after, err)
@@ -70,33 +89,56 @@ func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 	if l.sure.Load() {
 		pause = l.c.IdlePoll
 	}
+	rung := l.c.Signal.next()
+	last, rest := l.looked.Load(), time.Duration(0)
+	if last != nil && last.wakes == l.c.Signal.woken() && l.c.Signal.below(after) {
+		rest = pause - time.Since(last.at)
+	}
 	for {
-		rung := l.c.Signal.next()
-		seen, err := l.changed(ctx)
-		if err == nil {
-			var newest oplog.Index
-			var ok bool
-			if newest, ok, err = l.newest(ctx); err == nil && ok && above(newest, after) {
+		var err error
+		if rest <= 0 {
+			rung = l.c.Signal.next()
+			var found bool
+			if last, found, err = l.look(ctx, after); found {
 				return nil
-			} else if err == nil && !ok {
-				err = oplog.ErrNoCluster
 			}
+			rest = pause
 		}
-		for again := false; err == nil && !again; {
+		for again := false; err == nil && !again; rest = pause {
 			var told bool
-			if told, again, err = l.stir(ctx, after, &rung, seen, &pause); told {
+			if told, again, err = l.stir(ctx, after, &rung, last.seen, rest, &pause); told {
 				return nil
 			}
 		}
 		if err != nil {
 			return fmt.Errorf("wait for rows after %d: %w", after, err)
 		}
+		rest = 0
 	}
 }
 
-// stir waits for a ring or for the next poll, and reports whether a ring told of rows, or it is time to look for them.
-func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}, seen int64, pause *time.Duration) (told, look bool, err error) {
-	timer := time.NewTimer(*pause)
+// look reports whether there are rows above after, and remembers the look where there are none.
+func (l *Log) look(ctx context.Context, after oplog.Index) (last *lastLook, found bool, err error) {
+	last = &lastLook{at: time.Now(), wakes: l.c.Signal.woken()}
+	if last.seen, err = l.changed(ctx); err != nil {
+		return last, false, err
+	}
+	newest, ok, err := l.newest(ctx)
+	switch {
+	case err != nil:
+		return last, false, err
+	case !ok:
+		return last, false, oplog.ErrNoCluster
+	case above(newest, after):
+		return last, true, nil
+	}
+	l.looked.Store(last)
+	return last, false, nil
+}
+
+// stir waits for a ring or for the next poll, in rest, and reports whether a ring told of rows, or it is time to look for them.
+func (l *Log) stir(ctx context.Context, after oplog.Index, rung *<-chan struct{}, seen int64, rest time.Duration, pause *time.Duration) (told, look bool, err error) {
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-*rung:
