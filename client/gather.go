@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/headwaterdb/headwater/meta"
@@ -105,6 +106,7 @@ func (g *gatherer) abandon(ctx context.Context, call *gathered) {
 func (g *gatherer) run() {
 	var batch []*pending
 	for r := (round{c: g.c}); ; {
+		runtime.Gosched() // callers that are ready to run come along
 		if batch = g.fill(batch); len(batch) == 0 {
 			return
 		}
