@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
+	"github.com/headwaterdb/headwater/api"
 	"github.com/headwaterdb/headwater/meta"
-	"google.golang.org/protobuf/proto"
 )
 
 // gatherer sends the commands of calls that wait at the same time in one request. At most so many requests are under way
@@ -50,12 +51,14 @@ func newGatherer(c *Client, limit int) *gatherer {
 	return g
 }
 
-// propose sends the commands of one call and waits for their answers, or for the end of ctx.
+// propose sends the commands of one call and waits for their answers, or for the end of ctx; without a deadline, for
+// Options.Timeout.
 func (g *gatherer) propose(ctx context.Context, commands []*pending, size int) {
 	call := &gathered{g: g, commands: commands, size: size, left: len(commands), answered: make(chan struct{})}
 	for _, w := range commands {
 		// The caller may change its bytes as soon as it has given up, when a request may still be about to be sent.
-		w.call, w.message = call, proto.CloneOf(w.message)
+		w.call = call
+		api.Detach(w.message)
 	}
 	if !g.add(call) {
 		for _, w := range commands {
@@ -63,12 +66,28 @@ func (g *gatherer) propose(ctx context.Context, commands []*pending, size int) {
 		}
 		return
 	}
+	var late <-chan time.Time
+	if _, ok := ctx.Deadline(); !ok { // a context with one would cost more than all else here
+		t := timers.Get().(*time.Timer)
+		t.Reset(g.c.o.Timeout)
+		defer func() { t.Stop(); timers.Put(t) }()
+		late = t.C
+	}
 	select {
 	case <-call.answered:
 	case <-ctx.Done():
-		g.abandon(ctx, call)
+		g.abandon(ctx.Err(), call)
+	case <-late:
+		g.abandon(context.DeadlineExceeded, call)
 	}
 }
+
+// timers holds timers that are stopped.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
 
 // add lets a call wait for a request, and starts a runner where one is free. It reports whether the client is open.
 func (g *gatherer) add(call *gathered) bool {
@@ -85,15 +104,15 @@ func (g *gatherer) add(call *gathered) bool {
 	return true
 }
 
-// abandon answers what is left of a call whose context has ended. What was sent may take effect, whatever its last try
+// abandon answers what is left of a call that waits no longer. What was sent may take effect, whatever its last try
 // came to: another one may be on its way.
-func (g *gatherer) abandon(ctx context.Context, call *gathered) {
+func (g *gatherer) abandon(cause error, call *gathered) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	call.gone = true
-	err := fmt.Errorf("%w: %w", meta.ErrNotApplied, ctx.Err())
+	err := fmt.Errorf("%w: %w", meta.ErrNotApplied, cause)
 	if call.sent {
-		err = fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, ctx.Err())
+		err = fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, cause)
 	}
 	for _, w := range call.commands {
 		if !w.settled {

@@ -30,32 +30,41 @@ const (
 //
 // With Options.Gather the commands of calls that wait at the same time share a request.
 func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	answers := make([]meta.Answer, len(proposals))
-	var batch []*pending
-	size, whole := 0, true // whole: all fit in one call
+	commands := make([]*pending, 0, len(proposals))
+	size := 0
 	for i, p := range proposals {
 		w, err := c.prepare(p, &answers[i])
 		if err != nil {
 			answers[i] = meta.Answer{Status: meta.Rejected, Err: err}
 			continue
 		}
-		n := proto.Size(w.message) + 16
-		w.size = n
-		if len(batch) == maxCommands || size+n > maxRequestBytes && len(batch) > 0 {
-			c.propose(ctx, batch)
-			batch, size = batch[:0], 0
-			whole = false
-		}
-		batch, size = append(batch, w), size+n
+		w.size = proto.Size(w.message) + 16
+		commands, size = append(commands, w), size+w.size
 	}
-	if c.gather != nil && whole && len(batch) > 0 {
-		c.gather.propose(ctx, batch, size)
-	} else {
-		c.propose(ctx, batch)
+	if c.gather != nil && len(commands) > 0 && fits(commands) == len(commands) {
+		c.gather.propose(ctx, commands, size)
+		return answers
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	for len(commands) > 0 {
+		n := fits(commands)
+		c.propose(ctx, commands[:n:n])
+		commands = commands[n:]
 	}
 	return answers
+}
+
+// fits returns how many of the commands fit in one call, at least one.
+func fits(commands []*pending) int {
+	size := 0
+	for i, w := range commands {
+		if size += w.size; i == maxCommands || size > maxRequestBytes && i > 0 {
+			return i
+		}
+	}
+	return len(commands)
 }
 
 // pending is a command whose answer is waited for.
