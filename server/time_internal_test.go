@@ -97,27 +97,39 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 
 func TestSlowAnswerIsNotCutOff(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := pipe(t, timedBody(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, err := io.ReadAll(r.Body); err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-time.After(10 * bodyTimeout):
-				_, _ = io.WriteString(w, "at last")
-			case <-r.Context().Done():
-			}
-		})))
-		go func() { _, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nquick") }()
-		r, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
+	for name, request := range map[string]string{
+		"a body":        "Content-Length: 5\r\n\r\nquick",
+		"an empty body": "Content-Length: 0\r\n\r\n", // what asks for a snapshot is
+		"no body":       "\r\n",
+		"chunks":        "Transfer-Encoding: chunked\r\n\r\n5\r\nquick\r\n0\r\n\r\n",
+		"no chunk":      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testSlowAnswer(t, "POST / HTTP/1.1\r\nHost: h\r\n"+request) })
+		})
+	}
+}
+
+func testSlowAnswer(t *testing.T, request string) {
+	c := pipe(t, timedBody(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
 		}
-		defer r.Body.Close()
-		if b, err := io.ReadAll(r.Body); err != nil || string(b) != "at last" {
-			t.Errorf("%q, %v", b, err)
+		select {
+		case <-time.After(10 * bodyTimeout):
+			_, _ = io.WriteString(w, "at last")
+		case <-r.Context().Done():
 		}
-	})
+	})))
+	go func() { _, _ = io.WriteString(c, request) }()
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if b, err := io.ReadAll(r.Body); err != nil || string(b) != "at last" {
+		t.Errorf("%q, %v", b, err)
+	}
 }
 
 func TestDefaultBound(t *testing.T) {

@@ -99,10 +99,13 @@ func spoken(contentType string) bool {
 }
 
 // timedBody bounds how long a client may take to send a request's body, but not how long the answer may take: net/http
-// lifts the bound itself once the body has ended.
+// lifts the bound itself once the body has ended. Where there is none it never would, and would take the bound for the
+// end of the client.
 func timedBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported: a listener of somebody else
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported: a listener of somebody else
+		}
 		next.ServeHTTP(w, r)
 	})
 }
