@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/headwaterdb/headwater/internal/bench"
 )
@@ -46,8 +47,30 @@ type Results struct {
 	Seconds  float64           `json:"seconds"` // of each measurement
 	Machine  bench.Machine     `json:"machine"`
 	Versions map[string]string `json:"versions"`
-	Disk     string            `json:"disk"` // the file system that everything writes to
+	Disk     string            `json:"disk"`              // the file system that everything writes to
+	Earlier  []string          `json:"earlier,omitempty"` // the runs that figures were kept of
 	Figures  []Figure          `json:"figures"`
+}
+
+// keep takes over the figures of the run in a file, but those of the experiments that are to be measured again.
+func (r *Results) keep(path string, again []experiment) error {
+	old, err := readResults(path)
+	if err != nil {
+		return err
+	}
+	var kept []string
+	for _, f := range old.Figures {
+		if slices.ContainsFunc(again, func(ex experiment) bool { return ex.name == f.Experiment }) {
+			continue
+		}
+		if r.Figures = append(r.Figures, f); !slices.Contains(kept, f.Experiment) {
+			kept = append(kept, f.Experiment)
+		}
+	}
+	r.Earlier = append(old.Earlier, fmt.Sprintf("%s: %s, %d rounds of %g s each, headwater %s", strings.Join(kept, ", "), old.Begin, old.Rounds,
+		old.Seconds, old.Versions["headwater"]))
+	r.Quick, r.Machine.Load = r.Quick || old.Quick, max(r.Machine.Load, old.Machine.Load)
+	return nil
 }
 
 func (r *Results) write(path string) error {

@@ -7,6 +7,7 @@
 //
 //	go run . -out ../../docs/benchmarks             # make bench-peers; an hour, on a machine that does nothing else
 //	go run . -out /tmp/trial -quick                 # a trial of the instrument itself, some minutes
+//	go run . -out ../../docs/benchmarks -keep -only ^nodes$   # one experiment again
 //	go run . -out ../../docs/benchmarks -render     # the pages again, from the raw figures
 package main
 
@@ -40,7 +41,8 @@ type options struct {
 	rounds                  int
 	time, warmup            time.Duration
 	callers, nodes, streams string
-	peers, quick, render    bool
+	peers, quick            bool
+	render, keep            bool
 }
 
 func main() {
@@ -56,6 +58,7 @@ func main() {
 	flag.StringVar(&o.streams, "streams", "1000,100000,1000000", "numbers of streams in the state")
 	flag.BoolVar(&o.peers, "peers", true, "build and measure etcd and kine")
 	flag.BoolVar(&o.quick, "quick", false, "a trial: one round, half a second each, small states")
+	flag.BoolVar(&o.keep, "keep", false, "keep the figures of other experiments that are in the folder, of a run before")
 	flag.BoolVar(&o.render, "render", false, "measure nothing; write the pages again from the raw figures")
 	flag.StringVar(&o.job, "job", "", "internal: put this load on something")
 	flag.Parse()
@@ -162,6 +165,11 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 	defer stop()
 	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
 		Machine: machine, Versions: versions, Disk: fileSystem(dir)}
+	if o.keep {
+		if err := r.keep(filepath.Join(o.out, rawFile), all); err != nil {
+			return err
+		}
+	}
 	e := &env{bin: bin, postgres: server, dir: dir, time: o.time, warmup: o.warmup, results: r}
 	if r.Versions["postgresql"], err = serverVersion(ctx, server); err != nil {
 		return err

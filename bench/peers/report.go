@@ -51,8 +51,12 @@ func head(b *strings.Builder, r *Results) {
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		versions = append(versions, name+" "+r.Versions[name])
 	}
-	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n\n",
+	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n",
 		strings.Join(versions, ", "), m.Load, lowest, highest)
+	for _, run := range r.Earlier {
+		fmt.Fprintf(b, "- of an earlier run: %s\n", run)
+	}
+	fmt.Fprintln(b)
 	if r.busy() {
 		fmt.Fprint(b, "**The machine had other work: absolute figures are too low, ratios are chance, and no bar is judged.**\n\n")
 	}
