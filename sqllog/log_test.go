@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -451,11 +452,11 @@ func TestAbortAfterDoubtedCommit(t *testing.T) {
 // misses nothing that it was told of: not where it was told before its own row was acknowledged, either.
 func TestWaitBesideOwnRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var newest int64
+		var newest atomic.Int64
 		f := &fake{
 			exec: func(context.Context, string) (int64, error) { return 1, nil },
 			query: func(context.Context, string) (*fakeRows, error) {
-				return &fakeRows{rows: [][]driver.Value{{newest}}}, nil
+				return &fakeRows{rows: [][]driver.Value{{newest.Load()}}}, nil
 			},
 		}
 		signal := sqllog.NewSignal()
@@ -489,7 +490,7 @@ func TestWaitBesideOwnRows(t *testing.T) {
 		}
 		appendRow := func(at int64) {
 			t.Helper()
-			newest = at
+			newest.Store(at)
 			if err := l.Append(t.Context(), oplog.Index(at), nil, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
@@ -503,7 +504,7 @@ func TestWaitBesideOwnRows(t *testing.T) {
 			wait(oplog.Index(at))
 			looked(0)
 		}
-		newest = 10 // of another process, which tells nobody
+		newest.Store(10) // of another process, which tells nobody
 		time.Sleep(time.Second)
 		over(true)
 		looked(1)
@@ -513,7 +514,7 @@ func TestWaitBesideOwnRows(t *testing.T) {
 		signal.Wake() // about row 12, before the answer to our row 11 comes
 		over(true)
 		appendRow(11)
-		newest = 12
+		newest.Store(12)
 		wait(11)
 		over(true)
 		looked(1)

@@ -62,7 +62,7 @@ func (l *Log) firstPage(maxBytes int) int {
 		return oplog.MaxRead
 	}
 	if size := int(l.rowSize.Load()); size > 0 {
-		page = min(page, max(maxBytes, 0)/size+1)
+		page = min(page-1, max(maxBytes, 0)/size) + 1
 	}
 	return page
 }
