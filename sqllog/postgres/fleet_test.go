@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -71,6 +72,10 @@ func runFleet(plan string) error {
 				return fmt.Errorf("node %d waits for index %d: %w (%+v)", i, index, err, s.Status())
 			}
 			st := s.Status()
+			for st.AppliedIndex < index { // the view is published a moment before the status tells
+				runtime.Gosched()
+				st = s.Status()
+			}
 			reports[i] = nodeReport{st.AppliedIndex, st.Digest, st.Condition}
 		}
 		if err := out.Encode(reports); err != nil {
