@@ -32,7 +32,6 @@ const (
 func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	answers := make([]meta.Answer, len(proposals))
 	commands := make([]*pending, 0, len(proposals))
-	size := 0
 	for i, p := range proposals {
 		w, err := c.prepare(p, &answers[i])
 		if err != nil {
@@ -40,31 +39,31 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 			continue
 		}
 		w.size = proto.Size(w.message) + 16
-		commands, size = append(commands, w), size+w.size
+		commands = append(commands, w)
 	}
-	if c.gather != nil && len(commands) > 0 && fits(commands) == len(commands) {
+	if n, size := fits(commands); c.gather != nil && n > 0 && n == len(commands) {
 		c.gather.propose(ctx, commands, size)
 		return answers
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for len(commands) > 0 {
-		n := fits(commands)
+		n, _ := fits(commands)
 		c.propose(ctx, commands[:n:n])
 		commands = commands[n:]
 	}
 	return answers
 }
 
-// fits returns how many of the commands fit in one call, at least one.
-func fits(commands []*pending) int {
-	size := 0
-	for i, w := range commands {
-		if size += w.size; i == maxCommands || size > maxRequestBytes && i > 0 {
-			return i
+// fits returns how many of the commands fit in one call, at least one where there are any, and their size.
+func fits(commands []*pending) (n, size int) {
+	for _, w := range commands {
+		if n == maxCommands || size+w.size > maxRequestBytes && n > 0 {
+			break
 		}
+		n, size = n+1, size+w.size
 	}
-	return len(commands)
+	return n, size
 }
 
 // pending is a command whose answer is waited for.

@@ -126,13 +126,8 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	}
 	// The connection that appends stays with the log, so nobody else asks whether the server has closed it, or whether another
 	// one has shown that the way to it is dead. Asked before something is sent, that is no reason to doubt the outcome.
-	if c.age != c.session.age.Load() {
-		return nil, unsent(driver.ErrBadConn)
-	}
-	if r, ok := c.raw.(driver.SessionResetter); ok {
-		if err := r.ResetSession(ctx); err != nil {
-			return nil, unsent(err)
-		}
+	if err := c.ResetSession(ctx); err != nil {
+		return nil, unsent(err)
 	}
 	defer c.watch(ctx)()
 	st, err := c.stmt(ctx, query)
