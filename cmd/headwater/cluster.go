@@ -154,10 +154,12 @@ func call[Q, A any](ctx context.Context, f func(context.Context, *connect.Reques
 	return r.Msg, nil
 }
 
-// reachable adds what to do about a server that is not there.
+// reachable adds what to do about a server that is not there, or hangs up.
 func reachable(e, cause error) error {
 	var x *exitError
-	if errors.As(e, &x) && x.hint == "" && connect.CodeOf(cause) == connect.CodeUnavailable {
+	// Connect gives a connection that was reset the code of a call that its caller has ended.
+	hungUp := connect.CodeOf(cause) == connect.CodeCanceled && !connect.IsWireError(cause) && !errors.Is(cause, context.Canceled)
+	if errors.As(e, &x) && x.hint == "" && (hungUp || connect.CodeOf(cause) == connect.CodeUnavailable) {
 		x.hint = "is a server running there? headwater serve starts one; --db opens a database without a server"
 	}
 	return e

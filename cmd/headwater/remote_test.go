@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,8 +17,21 @@ func TestNoHeadwaterThere(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(other.Close)
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	hangsUp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hangsUp.Close() })
+	go func() {
+		for {
+			c, err := hangsUp.Accept()
+			if err != nil {
+				return
+			}
+			c.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+			c.Close()
+		}
+	}()
 	release := make(chan struct{})
 	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -28,9 +42,10 @@ func TestNoHeadwaterThere(t *testing.T) {
 	t.Cleanup(mute.Close)
 	t.Cleanup(func() { close(release) })
 	for name, c := range map[string]struct{ url, says string }{
-		"other": {other.URL, "no Headwater server"},
-		"gone":  {gone.URL, "is a server running there?"},
-		"mute":  {mute.URL, "--timeout allows more time"},
+		"other":    {other.URL, "no Headwater server"},
+		"gone":     {"http://127.0.0.1:1", "is a server running there?"},
+		"hangs up": {"http://" + hangsUp.Addr().String(), "is a server running there?"},
+		"mute":     {mute.URL, "--timeout allows more time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
