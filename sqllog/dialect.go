@@ -138,10 +138,10 @@ type Dialect struct {
 	// the newest index is looked at.
 	Changed func(ctx context.Context, conn *sql.Conn) (int64, error)
 
-	// Listen calls wake whenever the database tells that the log may have grown, until ctx ends. It runs in a goroutine
-	// of the log's. Polling goes on beside it: at its slowest (Config.IdlePoll) from a call of sure(true) to the next of
+	// Listen calls wake whenever the database tells that the log may have grown, or told where it says up to which row,
+	// until ctx ends. It runs in a goroutine of the log's. Polling goes on beside it: at its slowest (Config.IdlePoll) from a call of sure(true) to the next of
 	// sure(false), by which Listen says whether rows of others are known to be told of. Nil: only polling.
-	Listen func(ctx context.Context, wake func(), sure func(bool))
+	Listen func(ctx context.Context, wake func(), told func(newest oplog.Index), sure func(bool))
 }
 
 // Verdict is what an error of the database means.

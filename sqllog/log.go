@@ -42,7 +42,7 @@ func New(c Config) (*Log, error) {
 	life, end := context.WithCancel(context.Background())
 	l := &Log{c: c, life: life, end: end, append: newPinned(c.DB), watch: newPinned(c.DB)}
 	if c.Dialect.Listen != nil {
-		l.running.Go(func() { c.Dialect.Listen(life, c.Signal.Wake, l.sure.Store) })
+		l.running.Go(func() { c.Dialect.Listen(life, c.Signal.Wake, c.Signal.appended, l.sure.Store) })
 	}
 	return l, nil
 }

@@ -378,7 +378,7 @@ func TestListen(t *testing.T) {
 	wakes := make(chan func(), 1)
 	ended := make(chan struct{})
 	l := newLog(t, f, func(c *sqllog.Config) {
-		c.Dialect.Listen = func(ctx context.Context, wake func(), _ func(bool)) {
+		c.Dialect.Listen = func(ctx context.Context, wake func(), _ func(oplog.Index), _ func(bool)) {
 			wakes <- wake
 			<-ctx.Done()
 			close(ended)
@@ -448,8 +448,8 @@ func TestAbortAfterDoubtedCommit(t *testing.T) {
 	}
 }
 
-// TestWaitBesideOwnRows: a node that waits anew after each of its own rows does not look at the database each time, and
-// misses nothing that it was told of: not where it was told before its own row was acknowledged, either.
+// TestWaitBesideOwnRows: a node that waits anew after each row that it wrote, or heard of by its index, does not look at the
+// database each time, and misses nothing that it was told of: not where it was told before its own row was acknowledged, either.
 func TestWaitBesideOwnRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var newest atomic.Int64
@@ -460,7 +460,15 @@ func TestWaitBesideOwnRows(t *testing.T) {
 			},
 		}
 		signal := sqllog.NewSignal()
-		l := newLog(t, f, func(c *sqllog.Config) { c.Signal, c.Poll, c.IdlePoll = signal, time.Second, time.Second })
+		var told func(oplog.Index)
+		l := newLog(t, f, func(c *sqllog.Config) {
+			c.Signal, c.Poll, c.IdlePoll = signal, time.Second, time.Second
+			c.Dialect.Listen = func(ctx context.Context, _ func(), heard func(oplog.Index), _ func(bool)) {
+				told = heard
+				<-ctx.Done()
+			}
+		})
+		defer l.Close()
 		ended := make(chan error, 1)
 		wait := func(after oplog.Index) {
 			go func() { ended <- l.Wait(t.Context(), after) }()
@@ -516,6 +524,31 @@ func TestWaitBesideOwnRows(t *testing.T) {
 		appendRow(11)
 		newest.Store(12)
 		wait(11)
+		over(true)
+		looked(1)
+
+		wait(12)
+		looked(1)
+		told(12) // read already
+		over(false)
+		for at := int64(13); at < 20; at++ {
+			newest.Store(at)
+			told(oplog.Index(at))
+			over(true)
+			wait(oplog.Index(at))
+			looked(0)
+		}
+		told(30) // of a history that is no longer there: no row, so this wait ends, and the next ones look
+		over(true)
+		for range 3 {
+			wait(19)
+			over(false)
+			looked(1)
+			signal.Wake()
+			over(true)
+		}
+		newest.Store(20)
+		wait(19)
 		over(true)
 		looked(1)
 	})

@@ -30,7 +30,7 @@ func (s *Signal) Wake() {
 	s.ring()
 }
 
-// appended tells that this process has appended the row at index.
+// appended tells that this process, or as the dialect heard another one, has appended the row at index.
 func (s *Signal) appended(index oplog.Index) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ type lastLook struct {
 // ring of the signal ends it without a look, which would only delay the reading. What rings or changes during a look is
 // seen by the next one, because the look comes after the counter was read and the signal was listened to.
 //
-// A node waits anew after each of its own rows. Where nothing but those was told of since the last look, and that is not
+// A node waits anew after each row. Where nothing but rows up to after was told of since the last look, and that is not
 // older than the pause between two looks, Wait begins with the rest of that pause.
 func (l *Log) Wait(ctx context.Context, after oplog.Index) error {
 	if err := l.enter(ctx); err != nil {

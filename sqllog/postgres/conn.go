@@ -36,10 +36,11 @@ type session struct {
 	statement     time.Duration // timeout
 	db            *sql.DB       // made of this connector
 
-	age   atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
-	token string        // tells own notifications from those of others
-	told  chan struct{} // capacity 1: something is to be told to the other nodes
-	asked chan struct{} // capacity 1: a notification is to be sent to prove that they arrive
+	age    atomic.Int64  // grows when connections of now are most likely of no use any more: see conn.expire
+	token  string        // tells own notifications from those of others
+	told   chan struct{} // capacity 1: something is to be told to the other nodes
+	newest atomic.Uint64 // the row that is to be told
+	asked  chan struct{} // capacity 1: a notification is to be sent to prove that they arrive
 }
 
 func newSession(o Options, src source) *session {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/headwaterdb/headwater/oplog"
 )
 
 // The first and the longest pause before the listener tries again.
@@ -20,7 +23,12 @@ const (
 // How rows are told. One notification for each row inside its transaction would queue all commits of the database behind
 // one lock, so the appender only says that there is something to tell, and a goroutine tells it: the first at once, the
 // next ones together, no sooner than notifyPause later. A notification that is lost costs the slowest poll interval.
+//
+// It names the newest row where that was told at once, so that whoever has read that far has nothing to look for. Where
+// rows come faster than they may be told it names none, and the others go on looking for the next one.
 const notifyPause = 5 * time.Millisecond
+
+const atMark = "@" // stands before the index in its payload
 
 // How it is known that notifications arrive: they are sent over another connection than the one that listens (through a
 // pooler LISTEN succeeds, a notification over the same connection comes back, and nothing else arrives). Whoever has not
@@ -33,8 +41,11 @@ const (
 	proofMark  = "?"              // ends its payload
 )
 
-// tell has the other nodes be told of rows.
-func (s *session) tell() { signal(s.told) }
+// tell has the other nodes be told of rows up to newest; oplog.Beginning where it is not known whether there is one.
+func (s *session) tell(newest oplog.Index) {
+	s.newest.Store(uint64(newest))
+	signal(s.told)
+}
 
 // prove has a notification be sent that is about no rows.
 func (s *session) prove() { signal(s.asked) }
@@ -48,7 +59,7 @@ func signal(c chan struct{}) {
 }
 
 // listen is the dialect's Listen.
-func (s *session) listen(ctx context.Context, wake func(), sure func(bool)) {
+func (s *session) listen(ctx context.Context, wake func(), told func(oplog.Index), sure func(bool)) {
 	telling := make(chan struct{})
 	go func() {
 		defer close(telling)
@@ -57,7 +68,7 @@ func (s *session) listen(ctx context.Context, wake func(), sure func(bool)) {
 	defer func() { <-telling }()
 	for pause := firstPause; ctx.Err() == nil; {
 		start := time.Now()
-		err := s.listenOnce(ctx, wake, sure)
+		err := s.listenOnce(ctx, wake, told, sure)
 		sure(false)
 		switch {
 		case errors.Is(err, errUnproved):
@@ -85,7 +96,7 @@ var errUnproved = errors.New("own notifications do not arrive")
 
 // listenOnce listens on one connection for as long as it works. Right after it began it wakes the log once: what was
 // appended before was told to nobody here.
-func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) error {
+func (s *session) listenOnce(ctx context.Context, wake func(), told func(oplog.Index), sure func(bool)) error {
 	c, err := s.source.dedicated(ctx)
 	if err != nil {
 		return err
@@ -102,7 +113,7 @@ func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) 
 	wake()
 	s.prove()
 	for proved, within := false, proofTime; ; {
-		heard, err := s.hear(ctx, c, within, wake)
+		heard, err := s.hear(ctx, c, within, wake, told)
 		switch {
 		case err != nil:
 			return err
@@ -119,7 +130,7 @@ func (s *session) listenOnce(ctx context.Context, wake func(), sure func(bool)) 
 }
 
 // hear waits for a notification until the time is over, and wakes the log if it is of rows of others.
-func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, wake func()) (heard bool, err error) {
+func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, wake func(), told func(oplog.Index)) (heard bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	n, err := c.WaitForNotification(waiting)
@@ -131,7 +142,13 @@ func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, w
 	case err != nil:
 		return false, err
 	}
-	if n.Payload != s.token && !strings.HasSuffix(n.Payload, proofMark) {
+	if strings.HasPrefix(n.Payload, s.token) || strings.HasSuffix(n.Payload, proofMark) {
+		return true, nil
+	}
+	_, at, _ := strings.Cut(n.Payload, atMark)
+	if newest, err := strconv.ParseUint(at, 10, 63); err == nil {
+		told(oplog.Index(newest))
+	} else {
 		wake()
 	}
 	return true, nil
@@ -139,10 +156,13 @@ func (s *session) hear(ctx context.Context, c *pgx.Conn, within time.Duration, w
 
 // notifier tells what is to be told.
 func (s *session) notifier(ctx context.Context) {
-	for {
+	for late := false; ; late = len(s.told) > 0 {
 		payload := s.token
 		select {
 		case <-s.told:
+			if newest := oplog.Index(s.newest.Load()); newest != oplog.Beginning && !late {
+				payload += atMark + strconv.FormatUint(uint64(newest), 10)
+			}
 		case <-s.asked:
 			payload += proofMark
 		case <-ctx.Done():

@@ -66,6 +66,42 @@ func TestNotificationsApart(t *testing.T) {
 	}
 }
 
+// TestToldRowsNeedNoLook: a node that heard of a row by its index, and has read it, does not ask for the newest index.
+func TestToldRowsNeedNoLook(t *testing.T) {
+	t.Parallel()
+	x, p, o := proxied(t)
+	var looks atomic.Int64
+	x.Add(proxy.Rule{From: proxy.Client, Type: 'E', Times: -1, Match: func(m proxy.Message) bool {
+		if strings.HasPrefix(m.Text, "SELECT max(idx)") {
+			looks.Add(1)
+		}
+		return false // it only looks
+	}})
+	direct := o
+	direct.DSN = on(p).DSN
+	writer := cluster(t, direct, 0)
+	o.PollInterval = time.Hour
+	reader := open(t, o)
+	const rows = 40
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for at := oplog.Index(1); at <= rows; at++ {
+			waitFor(t, reader, at)
+		}
+	}()
+	next := time.NewTicker(10 * time.Millisecond) // rows that come faster are told of without an index
+	defer next.Stop()
+	for at := oplog.Index(1); at <= rows; at++ {
+		<-next.C
+		mustAppend(t, writer, at, "row")
+	}
+	<-read
+	if n := looks.Load(); n > rows/2 {
+		t.Errorf("%d looks for the newest index beside %d rows that were told of", n, rows)
+	}
+}
+
 // TestNeighbour measures what another application, which commits in a database of its own on the same server, gets done
 // beside a node that appends 500 rows a second: without the node, with notifications off, with them on, and with one inside
 // each append's transaction, as it must not be. It runs for a moment, or for 5 rounds of 3 s at full size; figures are

@@ -102,8 +102,11 @@ func (s *session) appendRow(ctx context.Context, sc *sql.Conn, at oplog.Index, m
 		failed = err
 	}
 	s.blunt.Store(errors.Is(failed, oplog.ErrUnknown))
-	if failed == nil && n > 0 || s.blunt.Load() {
-		s.tell()
+	switch {
+	case failed == nil && n > 0:
+		s.tell(at)
+	case s.blunt.Load():
+		s.tell(oplog.Beginning)
 	}
 	return n, s.doubt(failed)
 }
