@@ -8,7 +8,7 @@ func (t *tx) createStream(c CreateStream) outcome {
 	}
 	t.work++
 	if id, known := t.names.Get(c.Name); known {
-		if !slices.Equal(t.stream(id).cold.labels, c.Labels) {
+		if !slices.Equal(t.stream(id).labels, c.Labels) {
 			return reject(CodeStreamExists, "stream %d is called %q already and has other labels", id, c.Name)
 		}
 		return redundant(CreateStreamResult{StreamID: id})
@@ -18,7 +18,9 @@ func (t *tx) createStream(c CreateStream) outcome {
 		return reject(CodeTooLarge, "stream ids are used up: the last was %d", id-1)
 	}
 	t.nextStream++
-	t.setStream(id, &stream{cold: newStreamCold(c.Name, c.Labels)})
+	s := &stream{}
+	s.setNames(c.Name, c.Labels)
+	t.setStream(id, s)
 	return applied(CreateStreamResult{StreamID: id})
 }
 
@@ -185,11 +187,11 @@ func (t *tx) labelStream(c LabelStream) outcome {
 	if s == nil {
 		return rejected(t.streamNotFound(c.StreamID))
 	}
-	if slices.Equal(s.cold.labels, c.Labels) {
+	if slices.Equal(s.labels, c.Labels) {
 		return redundant(nil)
 	}
 	next := *s
-	next.cold = newStreamCold(s.cold.name, c.Labels)
+	next.setNames(s.name, c.Labels)
 	t.setStream(c.StreamID, &next)
 	return applied(nil)
 }

@@ -68,7 +68,7 @@ func (t *tx) forceCloseStream(c ForceCloseStream) outcome {
 			return rejected(err)
 		}
 	}
-	if next == *s {
+	if next.open == s.open && next.rare == s.rare {
 		return redundant(CloseStreamResult{EndOffset: s.end})
 	}
 	t.setStream(c.StreamID, &next)

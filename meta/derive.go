@@ -10,8 +10,8 @@ import (
 	"github.com/headwaterdb/headwater/internal/pmap"
 )
 
-// derive computes the sums and all derived indexes of a state that holds its entries only, as decoding leaves it. It
-// fails where the entries contradict each other. The sums inside records must be right.
+// derive computes the sums and all derived indexes of a state that holds its entries only, as decoding leaves it, with the
+// slices counted and added up. It fails where the entries contradict each other. The sums inside records must be right.
 func (s *State) derive() error {
 	s.deriveSums()
 	for _, step := range []func() error{s.deriveNodes, s.deriveStreams, s.deriveClients, s.deriveObjects} {
@@ -22,7 +22,7 @@ func (s *State) derive() error {
 	return nil
 }
 
-// deriveSums adds the hashes of all entries up.
+// deriveSums adds the hashes of all entries up but those of slices.
 func (s *State) deriveSums() {
 	var buf []byte
 	add := func(to *sum, entry []byte) { *to, buf = to.plus(hashOf(entry)), entry[:0] }
@@ -44,28 +44,6 @@ func (s *State) deriveSums() {
 	}
 	for id, o := range s.objects.All() {
 		add(&s.sum, appendObject(buf, id, o))
-	}
-	for stream, x := range s.sliceIndexes() {
-		for r := range x.all() {
-			add(&s.sum, appendSliceRef(buf, stream, r))
-			s.indexed++
-		}
-	}
-}
-
-// sliceIndexes yields the slice indexes of the live streams, by id, and then those of the deleted ones.
-func (s *State) sliceIndexes() iter.Seq2[uint64, sliceIndex] {
-	return func(yield func(uint64, sliceIndex) bool) {
-		for id, st := range s.streams.All() {
-			if st.slices.root != nil && !yield(id, st.slices) {
-				return
-			}
-		}
-		for id, x := range s.orphans.All() {
-			if !yield(id, x) {
-				return
-			}
-		}
 	}
 }
 
@@ -136,7 +114,7 @@ func (s *State) deriveStreams() (err error) {
 	var labels gathered[string]
 	var key []byte
 	for id, st := range s.streams.All() {
-		names = append(names, named{st.cold.name, id})
+		names = append(names, named{st.name, id})
 		if owner := st.openOwner(); owner != 0 {
 			owners.add(owner, id)
 			s.openStreams++
@@ -148,7 +126,7 @@ func (s *State) deriveStreams() (err error) {
 			debtors.add(d.node, id)
 			s.debts++
 		}
-		for _, l := range st.cold.labels {
+		for _, l := range st.labels {
 			key = append(appendString(key[:0], l.Name), l.Value...)
 			if i, ok := labels.at[string(key)]; ok { // spares the string, as a rule
 				labels.list[i].ids = append(labels.list[i].ids, id)

@@ -100,26 +100,19 @@ func appendNode(b []byte, id uint64, n *node) []byte {
 	return appendUint(b, n.registeredIndex)
 }
 
-// appendStreamCold: name, labels. It is hashed once for each change of them; see appendStream.
-func appendStreamCold(b []byte, c *streamCold) []byte {
-	return appendLabels(appendString(b, c.name), c.labels)
+// appendStreamNames: name, labels. It is hashed once for each change of them; see appendStream.
+func appendStreamNames(b []byte, s *stream) []byte {
+	return appendLabels(appendString(b, s.name), s.labels)
 }
 
-// newStreamCold returns the record for name and labels, which are not copied.
-func newStreamCold(name string, labels []Label) *streamCold {
-	c := &streamCold{name: name, labels: labels}
-	c.sum = hashOf(appendStreamCold(nil, c))
-	return c
-}
-
-// appendStream: id, hash of the cold part, owner, epoch, start, end, last range, open, reservation, transfer. Ranges,
+// appendStream: id, hash of the names, owner, epoch, start, end, last range, open, reservation, transfer. Ranges,
 // debts and losses are entries of their own, so that the cost of a change does not grow with their number.
 func appendStream(b []byte, id uint64, s *stream) []byte {
 	b = appendUint(append(b, entryStream), id)
-	return appendStreamRest(appendSum(b, s.cold.sum), s)
+	return appendStreamRest(appendSum(b, s.named), s)
 }
 
-// appendStreamRest: what appendStream appends behind the hash of the cold part.
+// appendStreamRest: what appendStream appends behind the hash of the names.
 func appendStreamRest(b []byte, s *stream) []byte {
 	b = appendIdentity(b, s.owner)
 	b = appendUint(b, s.epoch)

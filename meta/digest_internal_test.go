@@ -16,7 +16,8 @@ func TestDigestCoversEveryField(t *testing.T) {
 	elsewhere := map[string]string{
 		"stream.rare":       "reservation and transfer are covered below; the rest are entries of their own",
 		"stream.slices":     "entries of their own",
-		"streamCold.sum":    "the hash of the others",
+		"stream.name":       "its hash stands for it, see below",
+		"stream.labels":     "their hash stands for them, see below",
 		"streamRare.ranges": "entries of their own",
 		"streamRare.debts":  "entries of their own",
 		"streamRare.losses": "entries of their own",
@@ -30,7 +31,10 @@ func TestDigestCoversEveryField(t *testing.T) {
 		"sliceRef.object":   "its id is part of the entry",
 		"sliceRef.length":   "follows from start and content",
 	}
-	cold := newStreamCold("name", []Label{{"k", "v"}})
+	type names struct {
+		name   string
+		labels []Label
+	}
 	packed := newContent(9, []byte{1, 0, 0})
 	rare := func() *streamRare { return &streamRare{reservedFor: 3, transfer: &transfer{1, 2, 3}} }
 	for _, record := range []struct {
@@ -39,13 +43,16 @@ func TestDigestCoversEveryField(t *testing.T) {
 	}{
 		{&node{epoch: 1, instances: [][16]byte{{1}, {2}}, registered: true, address: "a", labels: []Label{{"k", "v"}}, format: 1, renewals: 1, fenced: true, rescuer: Identity{1, 2}, registeredIndex: 5},
 			func(v any) []byte { return appendNode(nil, 7, v.(*node)) }},
-		{&stream{cold: cold, rare: rare(), owner: Identity{1, 2}, epoch: 3, start: 4, end: 5, rangeEpoch: 6, rangeStart: 7, open: true},
+		{&stream{name: "name", labels: []Label{{"k", "v"}}, named: sum{1, 2}, rare: rare(), owner: Identity{1, 2}, epoch: 3, start: 4, end: 5, rangeEpoch: 6, rangeStart: 7, open: true},
 			func(v any) []byte { return appendStream(nil, 7, v.(*stream)) }},
-		{&streamCold{name: "name", labels: []Label{{"k", "v"}}},
-			func(v any) []byte { return appendStreamCold(nil, v.(*streamCold)) }},
-		{rare(), func(v any) []byte { return appendStream(nil, 7, &stream{cold: cold, rare: v.(*streamRare)}) }},
+		{&names{"name", []Label{{"k", "v"}}}, func(v any) []byte {
+			s := &stream{}
+			s.setNames(v.(*names).name, v.(*names).labels)
+			return appendStream(nil, 7, s)
+		}},
+		{rare(), func(v any) []byte { return appendStream(nil, 7, &stream{rare: v.(*streamRare)}) }},
 		{&transfer{1, 2, 3}, func(v any) []byte {
-			return appendStream(nil, 7, &stream{cold: cold, rare: &streamRare{transfer: v.(*transfer)}})
+			return appendStream(nil, 7, &stream{rare: &streamRare{transfer: v.(*transfer)}})
 		}},
 		{&pastRange{1, 2, 3}, func(v any) []byte { return appendRange(nil, 7, 8, *v.(*pastRange)) }},
 		{&debt{1, 2, 3, 4}, func(v any) []byte { return appendDebt(nil, 7, *v.(*debt)) }},
@@ -114,8 +121,6 @@ func eachChange(t *testing.T, name string, v reflect.Value, seen func(what strin
 		if v.Type() == reflect.TypeFor[*transfer]() || v.Type() == reflect.TypeFor[*content]() {
 			v.SetZero()
 			seen(name + " gone")
-		} else if v.Type() == reflect.TypeFor[*streamCold]() {
-			changeTo(name, newStreamCold("other", nil))
 		} else {
 			t.Fatalf("%s: say how to change a %s", name, v.Type())
 		}
@@ -161,8 +166,8 @@ func TestEntriesDoNotMix(t *testing.T) {
 	t.Parallel()
 	for i, pair := range [][2][]byte{
 		{appendKey(nil, "ab", keyRecord{"c", 1}), appendKey(nil, "a", keyRecord{"bc", 1})},
-		{appendStreamCold(nil, &streamCold{name: "ab"}), appendStreamCold(nil, &streamCold{name: "a", labels: []Label{{"b", ""}}})},
-		{appendStreamCold(nil, &streamCold{labels: []Label{{"a", "bc"}}}), appendStreamCold(nil, &streamCold{labels: []Label{{"ab", "c"}}})},
+		{appendStreamNames(nil, &stream{name: "ab"}), appendStreamNames(nil, &stream{name: "a", labels: []Label{{"b", ""}}})},
+		{appendStreamNames(nil, &stream{labels: []Label{{"a", "bc"}}}), appendStreamNames(nil, &stream{labels: []Label{{"ab", "c"}}})},
 		{appendLoss(nil, 1, loss{2, 3}), appendDebt(nil, 1, debt{start: 2, boundary: 3})},
 		{appendRange(nil, 1, 2, pastRange{3, 4, 5}), appendDebt(nil, 1, debt{2, 3, 4, 5})},
 		{[]byte(labelKey(Label{"a", "bc"})), []byte(labelKey(Label{"ab", "c"}))},

@@ -80,7 +80,16 @@ const fetchedAhead = 16
 // between. It changes nothing.
 func fetchAhead(c sliceCursor, end uint64, n int) {
 	var next [fetchedAhead]sliceRef
-	refs := next[:0]
+	refs := fetchContents(next[:0], c, end, n)
+	touched := 0
+	for i := range refs {
+		touched += int(refs[i].object.data[0]) + int(refs[i].object.data[refs[i].at])
+	}
+	runtime.KeepAlive(touched) // or the compiler leaves the reading out
+}
+
+// fetchContents is the part of fetchAhead that reads the records of the contents, and no bytes of theirs. It returns the refs.
+func fetchContents(refs []sliceRef, c sliceCursor, end uint64, n int) []sliceRef {
 	for len(refs) < min(n, fetchedAhead) {
 		r, ok := c.ref()
 		if !ok || r.start >= end {
@@ -93,10 +102,8 @@ func fetchAhead(c sliceCursor, end uint64, n int) {
 	for i := range refs {
 		touched += len(refs[i].object.data)
 	}
-	for i := range refs {
-		touched += int(refs[i].object.data[0]) + int(refs[i].object.data[refs[i].at])
-	}
-	runtime.KeepAlive(touched) // or the compiler leaves the reading out
+	runtime.KeepAlive(touched)
+	return refs
 }
 
 // stopAt says why the answer ends before the end that was asked for.

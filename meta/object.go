@@ -131,16 +131,19 @@ func (c *content) count() int {
 }
 
 // slice reads the slice that begins at the given place in data and returns the place behind it.
-func (c *content) slice(at uint32) (s Slice, next uint32) {
+func (c *content) slice(at uint32) (s Slice, next uint32) { return unpackSlice(c.data, at) }
+
+// unpackSlice is content.slice of its data.
+func unpackSlice(data []byte, at uint32) (s Slice, next uint32) {
 	i := int(at)
-	s.StreamID, i = uvarint(c.data, i)
-	s.StreamEpoch, i = uvarint(c.data, i)
-	s.StartOffset, i = uvarint(c.data, i)
-	s.EndOffset, i = uvarint(c.data, i)
+	s.StreamID, i = uvarint(data, i)
+	s.StreamEpoch, i = uvarint(data, i)
+	s.StartOffset, i = uvarint(data, i)
+	s.EndOffset, i = uvarint(data, i)
 	s.EndOffset += s.StartOffset
-	s.Position, i = uvarint(c.data, i)
-	s.Length, i = uvarint(c.data, i)
-	u, i := uvarint(c.data, i)
+	s.Position, i = uvarint(data, i)
+	s.Length, i = uvarint(data, i)
+	u, i := uvarint(data, i)
 	s.MaxTimestamp = int64(u>>1) ^ -int64(u&1)
 	return s, uint32(i)
 }

@@ -1,9 +1,12 @@
 package meta_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/headwaterdb/headwater/meta"
@@ -180,25 +183,100 @@ func manySlices(b testing.TB, streams, rounds int) (c *cluster, n int) {
 	return c, objects * 10
 }
 
+// randomSlices has objects of ten slices of streams drawn at random, until there are ten slices for each stream on average.
+func randomSlices(b testing.TB, streams int) *meta.State {
+	c, _ := manySlices(b, streams, 0)
+	c.fast = true
+	rnd := rand.New(rand.NewPCG(5, 6))
+	ends := make([]uint64, streams)
+	for first := 0; first < streams; first += 1000 {
+		c.ok(prepare(1, 1000))
+		for row := range slices.Chunk(sequence(first, 1000), 250) {
+			commands := make([]meta.Command, len(row))
+			for i, object := range row {
+				o := obj(uint64(object + 1))
+				for k := range uint64(10) {
+					id := rnd.IntN(streams)
+					x := sl(uint64(id+1), ends[id], ends[id]+1000)
+					ends[id] += 1000
+					x.Position, x.Length, x.MaxTimestamp = k*100_000, 100_000, 1_700_000_000_000
+					o.Slices = append(o.Slices, x)
+				}
+				commands[i] = commit(1, o)
+			}
+			for _, a := range c.row(commands...) {
+				if a.Err != nil {
+					b.Fatal(a.Err)
+				}
+			}
+		}
+	}
+	return c.s
+}
+
+func sequence(first, n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = first + i
+	}
+	return all
+}
+
+// BenchmarkSnapshotOfSlices encodes and decodes a state whose streams have ten slices each, in objects of random streams,
+// and reports the live heap of what was decoded.
+func BenchmarkSnapshotOfSlices(b *testing.B) {
+	for _, streams := range []int{10_000, 1_000_000} {
+		s := randomSlices(b, streams)
+		encoded := encodeState(b, s)
+		b.Run(fmt.Sprintf("encode/streams=%d", streams), func(b *testing.B) {
+			b.SetBytes(int64(len(encoded)))
+			for b.Loop() {
+				if err := s.Encode(io.Discard); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(streams)/10*1e9, "ns/slice")
+		})
+		s = nil
+		b.Run(fmt.Sprintf("decode/streams=%d", streams), func(b *testing.B) {
+			b.SetBytes(int64(len(encoded)))
+			var s *meta.State
+			var err error
+			before := liveHeap()
+			for b.Loop() {
+				s = nil
+				if s, err = meta.Decode(bytes.NewReader(encoded)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(streams)/10*1e9, "ns/slice")
+			b.ReportMetric(float64(liveHeap()-before)/(1<<20), "MiB")
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+// liveHeap returns how many bytes are reachable.
+func liveHeap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // BenchmarkObjectsHeap reports the live heap of objects of ten slices each, per slice, everything counted: records,
 // contents and indexes.
 func BenchmarkObjectsHeap(b *testing.B) {
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	for _, rounds := range []int{10, 100} {
 		b.Run(fmt.Sprintf("slices=%d", rounds*10_000), func(b *testing.B) {
 			for b.Loop() {
-				before := heap()
+				before := liveHeap()
 				empty, _ := manySlices(b, 10_000, 0)
-				streams := heap() - before
-				before = heap()
+				streams := liveHeap() - before
+				before = liveHeap()
 				c, n := manySlices(b, 10_000, rounds)
-				all := heap() - before
+				all := liveHeap() - before
 				b.ReportMetric(float64(all-streams)/float64(n), "B/slice")
 				b.ReportMetric(float64(all-streams)/float64(n)*10, "B/object")
 				runtime.KeepAlive(c)

@@ -52,8 +52,12 @@ func appendObjectRecord(b []byte, id uint64, o *object) []byte {
 
 // appendSliceRef: stream id, start, object id, place in the object's content.
 func appendSliceRef(b []byte, stream uint64, r sliceRef) []byte {
+	return appendIndexed(b, stream, r.start, r.object.id, r.at)
+}
+
+func appendIndexed(b []byte, stream, start, object uint64, at uint32) []byte {
 	b = appendUint(append(b, entrySlice), stream)
-	return appendUint(appendUint(appendUint(b, r.start), r.object.id), uint64(r.at))
+	return appendUint(appendUint(appendUint(b, start), object), uint64(at))
 }
 
 // object returns the record of an object, or nil.

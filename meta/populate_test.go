@@ -24,7 +24,9 @@ func Populated(n uint64) *State {
 	}
 	label := []Label{{Name: "topic", Value: "orders"}}
 	streamAt := func(id uint64) *stream {
-		return &stream{cold: newStreamCold(PopulatedName(id), label), owner: Identity{1, 1}, epoch: 1, rangeEpoch: 1, open: id < n-1}
+		st := &stream{owner: Identity{1, 1}, epoch: 1, rangeEpoch: 1, open: id < n-1}
+		st.setNames(PopulatedName(id), label)
+		return st
 	}
 	var buf []byte
 	s.streams = sorted(n, func(id uint64) (uint64, *stream) {

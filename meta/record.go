@@ -86,7 +86,7 @@ func (s *State) nodeRecord(id uint64, n *node) Node {
 // streamRecord shows the stream id; st is its record in s or an earlier one.
 func (s *State) streamRecord(id uint64, st *stream) Stream {
 	r := Stream{
-		ID: id, Name: st.cold.name, Labels: st.cold.labels, Epoch: st.epoch, Open: st.open, Owner: st.owner,
+		ID: id, Name: st.name, Labels: st.labels, Epoch: st.epoch, Open: st.open, Owner: st.owner,
 		StartOffset: st.start, EndOffset: st.end, Slices: st.liveSlices(),
 	}
 	if st.rangeEpoch != 0 {

@@ -61,7 +61,10 @@ const (
 //
 // Each inner node knows of each of its kids how many refs there are below and the greatest timestamp of them, so
 // that counting and the search by timestamp need O(log n).
-type sliceIndex struct{ root *sliceNode }
+type sliceIndex struct {
+	root *sliceNode
+	n    int // number of refs
+}
 
 type sliceNode struct {
 	edit *pmap.Edit // who may change the node in place
@@ -77,12 +80,7 @@ type sliceKid struct {
 }
 
 // len returns the number of refs.
-func (x sliceIndex) len() int {
-	if x.root == nil {
-		return 0
-	}
-	return x.root.count()
-}
+func (x sliceIndex) len() int { return x.n }
 
 // first returns the ref with the lowest start.
 func (x sliceIndex) first() (sliceRef, bool) {

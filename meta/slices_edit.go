@@ -8,6 +8,7 @@ import (
 
 // insert puts r into the index. No ref may start there yet.
 func (x *sliceIndex) insert(e *pmap.Edit, r sliceRef) {
+	x.n++
 	if x.root == nil {
 		x.root = &sliceNode{edit: e, refs: append(make([]sliceRef, 0, leafRoom(1)), r)}
 		return
@@ -86,6 +87,7 @@ func (x *sliceIndex) remove(e *pmap.Edit, start uint64) (sliceRef, bool) {
 	if r, ok := x.at(start); !ok || r.start != start {
 		return sliceRef{}, false
 	}
+	x.n--
 	var r sliceRef
 	x.root, r = x.root.remove(e, start)
 	for x.root != nil && len(x.root.kids) == 1 {

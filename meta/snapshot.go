@@ -17,7 +17,7 @@ import (
 // of their keys. Most entries are in the canonical encoding that the digest hashes (digest.go); where that holds the
 // hash of something large, the snapshot holds the thing itself. What can be derived is not written. A block ends with
 // the first entry that reaches blockBytes, so equal states give equal bytes, and neither side ever holds more than one
-// block beyond the state.
+// block beyond the state; but for a note of each committed object while slices are read.
 //
 // Reading checks order, ranges and references, computes all sums anew and compares the digest at the end.
 
@@ -108,7 +108,7 @@ func (e *snapshotWriter) streams(s *State) {
 	for id, st := range s.streams.All() {
 		e.begin(entryStream)
 		e.buf = appendUint(append(e.buf, entryStream), id)
-		e.buf = appendStreamRest(appendStreamCold(e.buf, st.cold), st)
+		e.buf = appendStreamRest(appendStreamNames(e.buf, st), st)
 	}
 	for id, st := range s.streams.All() {
 		if st.rare == nil {
@@ -159,7 +159,15 @@ type sliceDelta struct{ stream, end, object uint64 }
 
 func (e *snapshotWriter) slices(section byte, stream uint64, x sliceIndex, last *sliceDelta) {
 	cursor := x.seek(0)
-	for r, ok := cursor.ref(); ok; r, ok = cursor.ref() {
+	var ahead [fetchedAhead]sliceRef
+	for n := 0; ; n++ {
+		if n%fetchedAhead == 0 {
+			fetchContents(ahead[:0], cursor, maxNumber, fetchedAhead)
+		}
+		r, ok := cursor.ref()
+		if !ok {
+			break
+		}
 		e.begin(section)
 		e.buf = appendUint(e.buf, stream-last.stream)
 		if stream != last.stream {

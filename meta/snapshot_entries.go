@@ -1,6 +1,8 @@
 package meta
 
 import (
+	"runtime"
+
 	"github.com/headwaterdb/headwater/internal/pmap"
 )
 
@@ -78,11 +80,13 @@ func (d *snapshotReader) rareOf(id uint64) *streamRare {
 	return st.rare
 }
 
-// stream mirrors appendStream, with the cold part instead of its hash.
+// stream mirrors appendStream, with the names instead of their hash.
 func (d *snapshotReader) stream() (uint64, *stream) {
 	id := d.id(d.s.nextStream)
 	name := d.text(MaxNameBytes)
-	s := &stream{cold: newStreamCold(name, d.labelList()), owner: d.identity()}
+	s := &stream{}
+	s.setNames(name, d.labelList())
+	s.owner = d.identity()
 	s.epoch = d.number()
 	s.start, s.end = d.number(), d.number()
 	s.rangeEpoch, s.rangeStart = d.number(), d.number()
@@ -245,73 +249,128 @@ func (d *snapshotReader) object() (uint64, *object) {
 	default:
 		d.refuse("object %d in state %d, with content: %v", id, o.state, o.content != nil)
 	}
+	if o.state == ObjectCommitted && o.content != nil {
+		if d.holders == nil {
+			d.holders = map[uint64]*holder{}
+		}
+		d.holders[id] = &holder{object: o, content: o.content, data: o.content.data, slices: uint32(o.content.count())}
+	}
 	return id, o
+}
+
+// holder is a committed object as its slices are read: they come in the order of their streams, each of another object,
+// and the way from the map of objects over the record and its content to the bytes would miss the caches eight times.
+type holder struct {
+	object  *object
+	content *content
+	data    []byte // of content
+	slices  uint32 // how many content holds
+	indexed uint32 // how many of them were read
+}
+
+// readSlice is an entry of a slice index as it was read.
+type readSlice struct {
+	number     uint64 // in its section
+	step, gap  uint64
+	object, at uint64
+	holder     *holder // nil: no committed object
 }
 
 // slices reads the slice indexes of the live streams and of the deleted ones.
 func (d *snapshotReader) slices() {
-	var last sliceDelta
 	edit := pmap.NewEdit()
-	for d.next(entrySlice) {
-		stream, r, ok := d.slice(&last)
+	d.eachSlice(entrySlice, func(x *readSlice, stream uint64, r sliceRef) {
 		st, live := d.s.streams.Get(stream)
-		if !ok || !live {
-			d.refuse("stream %d is not there", stream)
+		if !live {
+			d.refuseAt(entrySlice, x.number, "stream %d is not there", stream)
 			return
 		}
 		st.slices.insert(edit, r)
-	}
-	last = sliceDelta{}
-	var x sliceIndex
-	for d.next(sectionOrphanSlices) {
-		before := last.stream
-		stream, r, ok := d.slice(&last)
-		if !ok || d.s.streams.Has(stream) {
-			d.refuse("stream %d was not deleted", stream)
+	})
+	var last uint64
+	var index sliceIndex
+	d.eachSlice(sectionOrphanSlices, func(x *readSlice, stream uint64, r sliceRef) {
+		if d.s.streams.Has(stream) {
+			d.refuseAt(sectionOrphanSlices, x.number, "stream %d was not deleted", stream)
 			return
 		}
-		if stream != before {
-			x = sliceIndex{}
+		if stream != last {
+			index = sliceIndex{}
 		}
-		x.insert(edit, r)
-		d.s.orphans.Set(edit, stream, x)
+		last = stream
+		index.insert(edit, r)
+		d.s.orphans.Set(edit, stream, index)
+	})
+	for _, h := range d.holders {
+		h.object.unreleased = h.indexed
+	}
+	d.holders = nil
+}
+
+// eachSlice reads a section of slices. It looks for the holders of some of them at once, and at the bytes of these, for then
+// the processor waits for all that its caches lack together.
+func (d *snapshotReader) eachSlice(section byte, use func(x *readSlice, stream uint64, r sliceRef)) {
+	var batch [64]readSlice
+	var last sliceDelta
+	for n := len(batch); n == len(batch); {
+		object := last.object
+		for n = 0; n < len(batch) && d.next(section); n++ {
+			x := &batch[n]
+			x.number, x.step, x.gap = d.counts[section], d.number(), d.number()
+			object += uint64(d.entry.Varint())
+			x.object, x.at = object, d.entry.Uvarint()
+			if d.err != nil || d.entry.Err() != nil {
+				break
+			}
+			x.holder = d.holders[object]
+		}
+		touched := byte(0)
+		for _, x := range batch[:n] {
+			if x.holder != nil && x.at < uint64(len(x.holder.data)) {
+				touched += x.holder.data[x.at]
+			}
+		}
+		runtime.KeepAlive(touched) // or the compiler leaves the reading out
+		for i := range batch[:n] {
+			stream, r, ok := d.slice(section, &batch[i], &last)
+			if !ok {
+				return
+			}
+			use(&batch[i], stream, r)
+		}
 	}
 }
 
-// slice reads one entry of a slice index and counts it with its object.
-func (d *snapshotReader) slice(last *sliceDelta) (stream uint64, r sliceRef, ok bool) {
-	step, gap := d.number(), d.number()
-	object := last.object + uint64(d.entry.Varint())
-	at := d.entry.Uvarint()
-	if d.err != nil || d.entry.Err() != nil {
+// slice judges one entry, counts it with its object and adds it to the digest.
+func (d *snapshotReader) slice(section byte, x *readSlice, last *sliceDelta) (stream uint64, r sliceRef, ok bool) {
+	refuse := func(format string, args ...any) (uint64, sliceRef, bool) {
+		d.refuseAt(section, x.number, format, args...)
 		return 0, r, false
 	}
-	stream = last.stream + step
-	if step != 0 {
+	stream = last.stream + x.step
+	if x.step != 0 {
 		last.end = 0
 	}
 	if stream == 0 || stream >= d.s.nextStream {
-		d.refuse("slice of stream %d, but ids were handed out up to %d only", stream, d.s.nextStream-1)
-		return 0, r, false
+		return refuse("slice of stream %d, but ids were handed out up to %d only", stream, d.s.nextStream-1)
 	}
-	start := last.end + gap
-	o, _ := d.s.objects.Get(object)
-	if o == nil || o.state != ObjectCommitted || at >= uint64(len(o.content.data)) {
-		d.refuse("stream %d: slice at %d in object %d, which is not committed or has no place %d", stream, start, object, at)
-		return 0, r, false
+	start, h := last.end+x.gap, x.holder
+	if h == nil || x.at >= uint64(len(h.data)) {
+		return refuse("stream %d: slice at %d in object %d, which is not committed or has no place %d", stream, start, x.object, x.at)
 	}
-	s, _ := o.content.slice(uint32(at))
+	s, _ := unpackSlice(h.data, uint32(x.at))
 	if s.StreamID != stream || start < s.StartOffset || start >= s.EndOffset || s.EndOffset >= maxNumber {
-		d.refuse("stream %d: slice at %d in object %d is that of stream %d at [%d, %d)", stream, start, object,
+		return refuse("stream %d: slice at %d in object %d is that of stream %d at [%d, %d)", stream, start, x.object,
 			s.StreamID, s.StartOffset, s.EndOffset)
-		return 0, r, false
 	}
-	if o.unreleased++; int(o.unreleased) > o.content.count() {
-		d.refuse("object %d holds %d slices, but more are indexed", object, o.content.count())
-		return 0, r, false
+	if h.indexed++; h.indexed > h.slices {
+		return refuse("object %d holds %d slices, but more are indexed", x.object, h.slices)
 	}
 	// The start takes the place of the stream's start at the time of the commit: see sliceRef.
-	r = newSliceRef(o.content, uint32(at), s, start)
-	*last = sliceDelta{stream: stream, end: s.EndOffset, object: object}
-	return stream, r, true
+	r = newSliceRef(h.content, uint32(x.at), s, start)
+	d.buf = appendIndexed(d.buf[:0], stream, start, x.object, uint32(x.at))
+	d.s.sum = d.s.sum.plus(hashOf(d.buf))
+	d.s.indexed++
+	*last = sliceDelta{stream: stream, end: s.EndOffset, object: x.object}
+	return stream, r, d.err == nil
 }

@@ -76,8 +76,10 @@ type snapshotReader struct {
 	counts  [256]uint64
 	err     error
 
-	s      *State
-	labels map[string]string // names and values of labels seen, so that equal ones share their memory
+	s       *State
+	holders map[uint64]*holder // the committed objects, until the slices have been read
+	buf     []byte
+	labels  map[string]string // names and values of labels seen, so that equal ones share their memory
 }
 
 // next goes to the next entry of a section, and reports false where the section ends.
@@ -142,10 +144,17 @@ func (d *snapshotReader) uvarint() (uint64, error) {
 }
 
 // fail keeps the first error and says where it was.
-func (d *snapshotReader) fail(err error) {
+func (d *snapshotReader) fail(err error) { d.failAt(d.section, d.counts[d.section], err) }
+
+func (d *snapshotReader) failAt(section byte, entry uint64, err error) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%s, entry %d: %w", sectionName(d.section), d.counts[d.section], err)
+		d.err = fmt.Errorf("%s, entry %d: %w", sectionName(section), entry, err)
 	}
+}
+
+// refuseAt is refuse about an entry that was read before the present one.
+func (d *snapshotReader) refuseAt(section byte, entry uint64, format string, args ...any) {
+	d.failAt(section, entry, fmt.Errorf(format, args...))
 }
 
 // refuse is fail with a sentence about an entry that is well formed and yet cannot be. Where it is not even well

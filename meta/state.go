@@ -85,11 +85,14 @@ type node struct {
 	registeredIndex uint64   // the row that registered the present epoch
 }
 
-// stream is what is kept of one live stream. There may be millions: what rarely changes or rarely exists sits behind
-// a pointer, and the last range, which nearly every stream has, in the record itself. A published one is never changed.
+// stream is what is kept of one live stream. There may be millions: what rarely exists sits behind a pointer; all that
+// a look-up by id shows, and the last range, which nearly every stream has, in the record itself: each pointer followed is
+// a miss of the caches. A published one is never changed.
 type stream struct {
-	cold *streamCold
-	rare *streamRare // nil: none of it
+	name   string
+	labels []Label
+	named  sum         // of the canonical encoding of name and labels
+	rare   *streamRare // nil: none of it
 	// owner opened the stream last: the node, and its epoch at that moment. Zero: never opened.
 	owner      Identity
 	epoch      uint64 // 0: never opened
@@ -101,11 +104,10 @@ type stream struct {
 	open       bool
 }
 
-// streamCold holds what hardly ever changes.
-type streamCold struct {
-	name   string
-	labels []Label
-	sum    sum // of the canonical encoding of the two
+// setNames sets name and labels, which are not copied.
+func (s *stream) setNames(name string, labels []Label) {
+	s.name, s.labels = name, labels
+	s.named = hashOf(appendStreamNames(nil, s))
 }
 
 // streamRare holds what most streams do not have.

@@ -155,24 +155,23 @@ func (t *tx) deleteStream(id uint64) {
 
 // changeStream keeps digest, derived indexes and changes in step with a stream's record; nil is an absent one.
 func (t *tx) changeStream(id uint64, old, new *stream) {
-	var cold, oldCold *streamCold
 	var rare, oldRare *streamRare
 	var owner, oldOwner uint64 // of an open stream
 	if old != nil {
 		t.buf = appendStream(t.buf[:0], id, old)
 		t.sum = t.sum.minus(hashOf(t.buf))
-		oldCold, oldRare, oldOwner = old.cold, old.rare, old.openOwner()
+		oldRare, oldOwner = old.rare, old.openOwner()
 	}
 	if new != nil {
 		t.buf = appendStream(t.buf[:0], id, new)
 		t.sum = t.sum.plus(hashOf(t.buf))
-		cold, rare, owner = new.cold, new.rare, new.openOwner()
+		rare, owner = new.rare, new.openOwner()
 	}
 	if owner != oldOwner {
 		t.changeOwner(id, oldOwner, owner)
 	}
-	if cold != oldCold {
-		t.changeCold(id, oldCold, cold)
+	if old == nil || new == nil || new.named != old.named {
+		t.changeNames(id, old, new)
 	}
 	if rare != oldRare {
 		t.changeRare(id, oldRare, rare)
@@ -203,7 +202,7 @@ func (t *tx) changeOwner(id, old, new uint64) {
 	t.work += 2
 }
 
-func (t *tx) changeCold(id uint64, old, new *streamCold) {
+func (t *tx) changeNames(id uint64, old, new *stream) {
 	var oldName, newName string
 	var oldLabels, newLabels []Label
 	if old != nil {

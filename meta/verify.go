@@ -28,7 +28,7 @@ func (s *State) Verify() error {
 			r.sum = sumOfRare(id, &r)
 			copied.rare = &r
 		}
-		copied.cold = newStreamCold(st.cold.name, st.cold.labels)
+		copied.setNames(st.name, st.labels)
 		fresh.setStream(id, &copied)
 	}
 	for key, k := range s.keys.All() {
