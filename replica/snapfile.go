@@ -240,16 +240,20 @@ func (s *sumReader) blame(index oplog.Index, err error) error {
 
 // partReader reads the parts of a stored snapshot as one stream.
 type partReader struct {
-	ctx  context.Context // for the calls that Read makes; lives as long as the one load
-	r    oplog.SnapshotReader
-	next int
-	rest []byte
+	ctx   context.Context // for the calls that Read makes; lives as long as the one load
+	r     oplog.SnapshotReader
+	next  int
+	rest  []byte
+	guest *guest // nil: nobody to make way for
 }
 
 func (p *partReader) Read(b []byte) (int, error) {
 	for len(p.rest) == 0 {
 		if p.next >= p.r.Info().Parts {
 			return 0, io.EOF
+		}
+		if p.guest != nil && p.next > 0 && !p.guest.rest(0) {
+			return 0, p.ctx.Err()
 		}
 		part, err := p.r.ReadPart(p.ctx, p.next)
 		if err != nil {

@@ -159,7 +159,8 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 		pipe.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		checked <- err
 	}()
-	parts := &partWriter{ctx: ctx, world: &r.o.World, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
+	guest := s.guest(ctx)
+	parts := &partWriter{ctx: ctx, guest: guest, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
 	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view)
 	check.CloseWithError(err) // nil: the end of the stream
 	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
@@ -174,7 +175,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 	if err := commit(ctx, w); err != nil {
 		return 0, err
 	}
-	return parts.size, s.readBack(ctx, view.Index, parts)
+	return parts.size, s.readBack(ctx, view.Index, parts, guest)
 }
 
 // commit commits, once more where the first attempt did not say whether it did.
@@ -188,7 +189,7 @@ func commit(ctx context.Context, w oplog.SnapshotWriter) error {
 
 // readBack compares what is stored with what was written, by its checksum: the same bytes decode to the same state,
 // and these were decoded before they were committed.
-func (s *snapshotter[S, R]) readBack(ctx context.Context, at oplog.Index, wrote *partWriter) error {
+func (s *snapshotter[S, R]) readBack(ctx context.Context, at oplog.Index, wrote *partWriter, guest *guest) error {
 	stored, err := s.r.log.OpenSnapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("open it to read it back: %w", err)
@@ -198,7 +199,7 @@ func (s *snapshotter[S, R]) readBack(ctx context.Context, at oplog.Index, wrote 
 		return nil // replaced already by a newer one, which is its writer's to check
 	}
 	sum := xxh3.New()
-	size, err := io.Copy(sum, &partReader{ctx: ctx, r: stored})
+	size, err := io.Copy(sum, &partReader{ctx: ctx, r: stored, guest: guest})
 	switch {
 	case errors.Is(err, oplog.ErrReplaced):
 		return nil
@@ -253,10 +254,40 @@ func (s *snapshotter[S, R]) truncate(ctx context.Context, b oplog.Bounds) error 
 // of what the database does for this node.
 func pace(took time.Duration) time.Duration { return min(4*took, longestPace) }
 
+// guest is long work beside the rows. It comes in pieces and makes way after each.
+//
+// A snapshot of 10⁷ slices is half a minute of processor time, and of memory read from end to end. Without rests it takes
+// half of two cores from the proposals for as long. With them it takes longer by the rests, and the rows that a start has
+// to apply on top of it are as many more.
+type guest struct {
+	ctx   context.Context
+	world *World
+	index func() oplog.Index // of the newest row that was applied
+	seen  oplog.Index        // what that was after the last rest
+	since time.Time          // when the last rest ended
+}
+
+func (s *snapshotter[S, R]) guest(ctx context.Context) *guest {
+	index := func() oplog.Index { return s.r.View().Index }
+	return &guest{ctx: ctx, world: &s.r.o.World, index: index, seen: index(), since: s.r.o.World.Now()}
+}
+
+// rest makes way after a piece of work, of which so much time went to writes of the database: as pace has it for these; and
+// where rows came meanwhile, for twice the time of the whole piece. It reports whether to go on.
+func (g *guest) rest(writes time.Duration) bool {
+	pause := pace(writes)
+	if g.index() != g.seen {
+		pause = max(pause, min(2*g.world.Now().Sub(g.since), longestPace))
+	}
+	goOn := g.world.sleep(g.ctx, pause)
+	g.seen, g.since = g.index(), g.world.Now()
+	return goOn
+}
+
 // partWriter cuts a stream into the parts of a snapshot.
 type partWriter struct {
 	ctx   context.Context // for the calls that Write makes; lives as long as the one snapshot
-	world *World
+	guest *guest
 	w     oplog.SnapshotWriter
 	part  []byte
 	most  int // bytes of a part
@@ -291,15 +322,16 @@ func (p *partWriter) flush() error {
 	if len(p.part) == 0 {
 		return nil
 	}
-	start := p.world.Now()
+	start := p.guest.world.Now()
 	if err := p.w.WritePart(p.ctx, p.part); err != nil {
 		return err
 	}
+	wrote := p.guest.world.Now().Sub(start)
 	p.sum.Write(p.part)
 	p.size += int64(len(p.part))
 	full := len(p.part) == p.most
 	p.part = p.part[:0]
-	if full && !p.world.sleep(p.ctx, pace(p.world.Now().Sub(start))) {
+	if full && !p.guest.rest(wrote) {
 		return p.ctx.Err()
 	}
 	return nil

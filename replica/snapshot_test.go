@@ -572,6 +572,70 @@ func TestSnapshotDoesNotStall(t *testing.T) {
 	})
 }
 
+// slowly writes a megabyte a second.
+type slowly struct{ io.Writer }
+
+func (w slowly) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(len(b)) * time.Microsecond)
+	return w.Writer.Write(b)
+}
+
+// TestSnapshotMakesWay: encoding rests for twice as long as it works while rows come, and goes on without where none do.
+func TestSnapshotMakesWay(t *testing.T) {
+	t.Parallel()
+	for _, rows := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := machine(nil)
+			encode := slow.Encode
+			slow.Encode = func(l list, w io.Writer) error { return encode(l, slowly{w}) }
+			r, err := openWith(t, cluster(t).Open(), slow, never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			noise := make([]byte, 50<<10)
+			rng := rand.New(rand.NewPCG(2, 2))
+			size := 0
+			for range 70 {
+				for i := range noise {
+					noise[i] = byte(rng.Uint32())
+				}
+				propose(t, r, hex.EncodeToString(noise))
+				size += 2 * len(noise)
+			}
+			ended := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() {
+				for rows && !isOver(ended) {
+					propose(t, r, "row")
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+			start := time.Now()
+			if _, err := r.Snapshot(t.Context()); err != nil {
+				t.Error(err)
+			}
+			took, work := time.Since(start), time.Duration(size)*time.Microsecond
+			close(ended)
+			others.Wait()
+			if least := 5 * work / 2; rows && took < least {
+				t.Errorf("a snapshot that takes %v was there after %v beside rows, want %v at least", work, took, least)
+			}
+			if most := 5 * work / 4; !rows && took > most {
+				t.Errorf("a snapshot that takes %v was there after %v although no row came, want %v at most", work, took, most)
+			}
+		})
+	}
+}
+
+func isOver(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // TestSnapshotThatFails: a snapshot that the database refuses is not begun anew by every row that finds one due, but after
 // the pause of the retries, and whoever asks for one gets an attempt at once; rows go on, none is truncated, and the first
 // attempt that is let through succeeds (field cases 12.4 and 16.1).
