@@ -3,6 +3,7 @@ package meta
 import (
 	"math"
 	"sort"
+	"sync/atomic"
 
 	"github.com/headwaterdb/headwater/internal/pmap"
 )
@@ -42,8 +43,9 @@ func (r sliceRef) slice() Slice {
 // maxTimestamp returns the greatest record timestamp of the slice.
 func (r sliceRef) maxTimestamp() int64 { return r.slice().MaxTimestamp }
 
-// The shape of the index. Append is the hot path and copies one leaf of at most 1.5 KiB and one inner node of at
-// most 1 KiB for each further level, so wider nodes would cost more than they save.
+// The shape of the index. Append is the hot path. It writes behind the end of a leaf where there is room, and copies one
+// of at most 1.5 KiB where there is none, and one inner node of at most 1 KiB for each further level, so wider nodes
+// would cost more than they save.
 const (
 	leafMax  = 64
 	innerMax = 32
@@ -70,6 +72,10 @@ type sliceNode struct {
 	edit *pmap.Edit // who may change the node in place
 	refs []sliceRef // of a leaf, ascending by start
 	kids []sliceKid // of an inner node, ascending by low; never empty
+	// shared: older versions of the leaf have the same array, and see less of it. It may be extended, not changed.
+	shared bool
+	// extended: a newer version of the leaf has the place behind refs.
+	extended atomic.Bool
 }
 
 type sliceKid struct {

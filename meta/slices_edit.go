@@ -62,6 +62,11 @@ func (n *sliceNode) insert(e *pmap.Edit, r sliceRef) (*sliceNode, sliceKid) {
 
 func (n *sliceNode) insertRef(e *pmap.Edit, r sliceRef) (*sliceNode, sliceKid) {
 	i := n.refsUpTo(r.start)
+	if i == len(n.refs) {
+		if longer := n.extend(e, r); longer != nil {
+			return longer, sliceKid{}
+		}
+	}
 	if len(n.refs) < leafMax {
 		n = n.own(e, 1)
 		n.refs = slices.Insert(n.refs, i, r)
@@ -80,6 +85,23 @@ func (n *sliceNode) insertRef(e *pmap.Edit, r sliceRef) (*sliceNode, sliceKid) {
 		next.refs = slices.Insert(next.refs, i-at, r)
 	}
 	return left, newKid(next)
+}
+
+// extend returns a leaf with r behind the refs of n, in the same array, where that has room: all older versions see only what
+// was there before, so nothing is copied. Of several versions that follow on the same one, in whatever goroutines, one gets
+// the place; the others get nil.
+func (n *sliceNode) extend(e *pmap.Edit, r sliceRef) *sliceNode {
+	if len(n.refs) == cap(n.refs) {
+		return nil
+	}
+	if n.edit != e {
+		if !n.extended.CompareAndSwap(false, true) {
+			return nil
+		}
+		n = &sliceNode{edit: e, refs: n.refs, shared: true}
+	}
+	n.refs = append(n.refs, r)
+	return n
 }
 
 // remove takes the ref that starts at the offset out of the index and returns it.
@@ -156,7 +178,7 @@ func (n *sliceNode) merge(e *pmap.Edit, i int) {
 // kids.
 func (n *sliceNode) own(e *pmap.Edit, more int) *sliceNode {
 	mine := n.edit == e
-	if mine && (n.kids == nil && len(n.refs)+more <= cap(n.refs) || n.kids != nil) {
+	if mine && (n.kids == nil && !n.shared && len(n.refs)+more <= cap(n.refs) || n.kids != nil) {
 		return n
 	}
 	c := n
@@ -171,7 +193,7 @@ func (n *sliceNode) own(e *pmap.Edit, more int) *sliceNode {
 	if mine {
 		room += len(n.refs) / 4 // it grows within one row: spare some copies
 	}
-	c.refs = append(make([]sliceRef, 0, leafRoom(room)), n.refs...)
+	c.refs, c.shared = append(make([]sliceRef, 0, leafRoom(room)), n.refs...), false
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/headwaterdb/headwater/internal/pmap"
@@ -146,6 +147,11 @@ func TestSliceIndexRandom(t *testing.T) {
 					if rnd.IntN(40) == 0 {
 						kept = append(kept, frozen{x, slices.Clone(list)})
 					}
+					if len(kept) > 0 && rnd.IntN(40) == 0 { // another one that follows on the same
+						kept = append(kept, frozen{x, slices.Clone(list)})
+						k := kept[rnd.IntN(len(kept))]
+						x, list = k.x, slices.Clone(k.list)
+					}
 					e = pmap.NewEdit()
 				}
 				id++
@@ -202,6 +208,42 @@ func TestSliceIndexRandom(t *testing.T) {
 				t.Fatalf("an empty index keeps a node: %+v", x.root)
 			}
 		})
+	}
+}
+
+// TestSliceIndexFollowers: of several indexes that follow on the same one, made at once, each is what it ought to be, and so
+// is what they follow on. With the race detector it shows that they do not need each other's order either.
+func TestSliceIndexFollowers(t *testing.T) {
+	t.Parallel()
+	var x sliceIndex
+	var list []sliceRef
+	for n := uint64(1); n <= 3*leafMax; n++ {
+		r := oneSlice(n, n*10, n*10+10, int64(n))
+		x.insert(pmap.NewEdit(), r)
+		list = append(list, r)
+		followers, wants := make([]sliceIndex, 4), make([][]sliceRef, 4)
+		var all sync.WaitGroup
+		for i := range followers {
+			all.Go(func() {
+				f, e, want := x, pmap.NewEdit(), slices.Clone(list)
+				for k := range uint64(1 + i) {
+					r := oneSlice(1000+k, (n+1+k)*10, (n+2+k)*10, int64(i))
+					f.insert(e, r)
+					want = append(want, r)
+				}
+				if i == 3 {
+					f.remove(e, want[len(want)-2].start)
+					want = slices.Delete(want, len(want)-2, len(want)-1)
+				}
+				followers[i], wants[i] = f, want
+			})
+		}
+		checkIndex(t, x, list)
+		all.Wait()
+		checkIndex(t, x, list)
+		for i := range followers {
+			checkIndex(t, followers[i], wants[i])
+		}
 	}
 }
 
