@@ -4,7 +4,8 @@ func (t *tx) putKey(c PutKey) outcome {
 	if err := t.checkOptionalIdentity(c.Identity); err != nil {
 		return rejected(err)
 	}
-	k, present := t.key(c.Key)
+	t.work++
+	k, at, present := t.keys.Find(c.Key)
 	switch {
 	case present && k.value == string(c.Value):
 		// Whatever the condition: a lock whose value names its holder can be taken again by a retry.
@@ -16,7 +17,7 @@ func (t *tx) putKey(c PutKey) outcome {
 	}
 	// Inside Atomic all puts of one key have one version: nobody can have seen the earlier ones.
 	version := ordinal(t.index, t.position)
-	t.setKey(c.Key, keyRecord{value: string(c.Value), version: version})
+	t.setKey(c.Key, at, keyRecord{value: string(c.Value), version: version})
 	return applied(PutKeyResult{Version: version})
 }
 

@@ -358,10 +358,10 @@ func (t *tx) key(key string) (keyRecord, bool) {
 	return t.keys.Get(key)
 }
 
-// setKey writes a key.
-func (t *tx) setKey(key string, k keyRecord) {
+// setKey writes a key; at is where it is, if it is known.
+func (t *tx) setKey(key string, at pmap.Place, k keyRecord) {
 	t.work++
-	old, had := t.keys.Set(t.edit, key, k)
+	old, had := t.keys.Replace(t.edit, at, key, k)
 	t.changeKey(key, old, had, k, true)
 }
 

@@ -32,7 +32,7 @@ func (s *State) Verify() error {
 		fresh.setStream(id, &copied)
 	}
 	for key, k := range s.keys.All() {
-		fresh.setKey(key, k)
+		fresh.setKey(key, pmap.Place{}, k)
 	}
 	for id, c := range s.clients.All() {
 		copied := *c

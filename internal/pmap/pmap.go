@@ -83,6 +83,35 @@ func (m Map[K, V]) Get(k K) (V, bool) {
 	return none, false
 }
 
+// Place is where Find found a key, for a Replace. The zero Place is nowhere.
+type Place struct {
+	found bool
+	at    [maxDepth]uint8 // the kid on each level, then the position in the leaf
+}
+
+// maxDepth is above the height of any map that fits in memory: inner nodes but the root have minFill kids at least.
+const maxDepth = 12
+
+// Find is Get, and also returns where the entry is.
+func (m Map[K, V]) Find(k K) (v V, p Place, found bool) {
+	n := m.root
+	if n == nil {
+		return v, p, false
+	}
+	depth := 0
+	for ; n.kids != nil; depth++ {
+		i := above(n.keys, k)
+		p.at[depth] = uint8(i)
+		n = n.kids[i]
+	}
+	i := atOrAbove(n.keys, k)
+	if i == len(n.keys) || n.keys[i] != k {
+		return v, Place{}, false
+	}
+	p.at[depth], p.found = uint8(i), true
+	return n.vals[i], p, true
+}
+
 // Has reports whether there is an entry at k.
 func (m Map[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)

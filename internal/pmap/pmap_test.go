@@ -154,6 +154,7 @@ func TestRandomAgainstModel(t *testing.T) {
 			var kept []held
 			e := pmap.NewEdit()
 			growing := true
+			places := map[uint64]pmap.Place{}
 			for step := range 30000 {
 				if len(want) >= int(span)*3/4 {
 					growing = false
@@ -163,7 +164,21 @@ func TestRandomAgainstModel(t *testing.T) {
 				k := rng.Uint64N(span) * 2
 				if (rng.IntN(3) > 0) == growing {
 					i, had := want.find(k)
-					old, replaced := m.Set(e, k, step)
+					var old int
+					var replaced bool
+					switch at, ok := places[k]; {
+					case rng.IntN(2) == 0:
+						old, replaced = m.Set(e, k, step)
+					case ok && rng.IntN(2) == 0: // found long ago, maybe moved or deleted since
+						old, replaced = m.Replace(e, at, k, step)
+					default:
+						v, at, found := m.Find(k)
+						if found != had || had && v != want[i].V {
+							t.Fatalf("Find(%d) = %d, %v", k, v, found)
+						}
+						places[k] = at
+						old, replaced = m.Replace(e, at, k, step)
+					}
 					if replaced != had || had && old != want[i].V {
 						t.Fatalf("Set(%d) = %d, %v", k, old, replaced)
 					}

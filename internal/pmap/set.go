@@ -26,6 +26,42 @@ func (m *Map[K, V]) Set(e *Edit, k K, v V) (old V, replaced bool) {
 	return s.old, s.replaced
 }
 
+// Replace is Set for a key that Find has found, and spares looking for it anew. Where the map has changed since, so that
+// something else is there or nothing, or where Find has not found it, it is Set.
+func (m *Map[K, V]) Replace(e *Edit, p Place, k K, v V) (old V, replaced bool) {
+	if e == nil || !m.isAt(p, k) {
+		return m.Set(e, k, v)
+	}
+	n := m.root.owned(e)
+	m.root = n
+	depth := 0
+	for ; n.kids != nil; depth++ {
+		kid := &n.kids[p.at[depth]]
+		*kid = (*kid).owned(e)
+		n = *kid
+	}
+	val := &n.vals[p.at[depth]]
+	old, *val = *val, v
+	return old, true
+}
+
+// isAt reports whether the entry at k is at p.
+func (m *Map[K, V]) isAt(p Place, k K) bool {
+	n := m.root
+	if n == nil || !p.found {
+		return false
+	}
+	depth := 0
+	for ; n.kids != nil; depth++ {
+		if depth == maxDepth-1 || int(p.at[depth]) > len(n.keys) {
+			return false
+		}
+		n = n.kids[p.at[depth]]
+	}
+	i := int(p.at[depth])
+	return i < len(n.keys) && n.keys[i] == k
+}
+
 // setting is one call of Set on its way down and up.
 type setting[K cmp.Ordered, V any] struct {
 	edit     *Edit
