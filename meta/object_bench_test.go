@@ -82,12 +82,14 @@ func (c *committer) apply(row [][]byte) []meta.Answer {
 	return answers
 }
 
-// BenchmarkCommitTen is one CommitObjects of one object with ten slices of random streams, decoded, judged and applied.
+// BenchmarkCommitTen is one CommitObjects of one object with ten slices of random streams, decoded, judged and applied; of
+// ten streams, or of all that node 1 has, which are one in a hundred.
 func BenchmarkCommitTen(b *testing.B) {
-	for _, streams := range []int{1_000, 1_000_000} {
+	for _, x := range []struct{ streams, of int }{{1_000, 10}, {1_000_000, 10}, {1_000_000, 10_000}} {
 		for _, perRow := range []int{1, 256} {
-			b.Run(fmt.Sprintf("streams=%d/row=%d", streams, perRow), func(b *testing.B) {
-				c := newCommitter(b, stateOf(b, streams), streams)
+			b.Run(fmt.Sprintf("streams=%d/of=%d/row=%d", x.streams, x.of, perRow), func(b *testing.B) {
+				c := newCommitter(b, stateOf(b, x.streams), x.streams)
+				c.slots = x.of
 				b.ReportAllocs()
 				b.ResetTimer()
 				for n := 0; n < b.N; n += perRow {
@@ -183,10 +185,23 @@ func manySlices(b testing.TB, streams, rounds int) (c *cluster, n int) {
 	return c, objects * 10
 }
 
-// randomSlices has objects of ten slices of streams drawn at random, until there are ten slices for each stream on average.
+// randomSlices has streams with a label, a tenth as many keys, and objects of ten slices of streams drawn at random, until
+// there are ten slices for each stream on average.
 func randomSlices(b testing.TB, streams int) *meta.State {
 	c, _ := manySlices(b, streams, 0)
 	c.fast = true
+	for row := range slices.Chunk(sequence(0, streams), 250) {
+		var commands []meta.Command
+		for _, i := range row {
+			commands = append(commands, meta.LabelStream{StreamID: uint64(i + 1), Labels: []meta.Label{{Name: "topic", Value: fmt.Sprint(i % 1000)}}})
+			if i%10 == 0 {
+				commands = append(commands, putKey(fmt.Sprintf("key-%d", i), "a value of a hundred bytes, or nearly so, as the other benchmarks have them, which is what keys are used for"))
+			}
+		}
+		for half := range slices.Chunk(commands, 250) {
+			c.row(half...)
+		}
+	}
 	rnd := rand.New(rand.NewPCG(5, 6))
 	ends := make([]uint64, streams)
 	for first := 0; first < streams; first += 1000 {
