@@ -268,7 +268,12 @@ type guest struct {
 }
 
 func (s *snapshotter[S, R]) guest(ctx context.Context) *guest {
-	index := func() oplog.Index { return s.r.View().Index }
+	index := func() oplog.Index {
+		if v := s.r.View(); v != nil {
+			return v.Index
+		}
+		return 0 // Restore has no view: no rows come
+	}
 	return &guest{ctx: ctx, world: &s.r.o.World, index: index, seen: index(), since: s.r.o.World.Now()}
 }
 
