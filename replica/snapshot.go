@@ -79,6 +79,9 @@ func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
 			continue // every row finds a snapshot due, and none of them is to begin one that failed anew
 		}
 		index, err := s.cycle(ctx, len(calls) > 0)
+		if ctx.Err() == nil {
+			r.table.database("snapshot", err) // first, so that whoever is told of it finds it in the status
+		}
 		for _, c := range calls {
 			c.index, c.err = index, err
 			close(c.done)
@@ -86,7 +89,6 @@ func (r *Replica[S, R]) snapshots(ctx context.Context, retry *retrier) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.table.database("snapshot", err)
 		if err == nil {
 			failures, again = 0, time.Time{}
 			continue
