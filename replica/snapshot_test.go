@@ -593,12 +593,10 @@ func TestSnapshotMakesWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			noise := make([]byte, 50<<10)
-			rng := rand.New(rand.NewPCG(2, 2))
+			rng := rand.NewChaCha8([32]byte{})
 			size := 0
-			for range 70 {
-				for i := range noise {
-					noise[i] = byte(rng.Uint32())
-				}
+			for range 40 {
+				rng.Read(noise)
 				propose(t, r, hex.EncodeToString(noise))
 				size += 2 * len(noise)
 			}
