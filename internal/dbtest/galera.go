@@ -97,7 +97,17 @@ func NewGalera(t testing.TB, n int, options ...string) *Galera {
 		}
 	})
 	for i := range g.Members {
-		if err := g.join(i, options); err != nil {
+		err := g.join(i, options)
+		if err != nil && i > 0 { // another program may have been given one of its ports meanwhile: a new member tries others
+			m, failed := copyMariaDB(bins, template)
+			if failed != nil {
+				t.Fatalf("start a Galera cluster: %v", failed)
+			}
+			t.Cleanup(m.destroy)
+			g.Members[i] = m
+			err = g.join(i, options)
+		}
+		if err != nil {
 			t.Fatalf("start member %d of a Galera cluster: %v", i, err)
 		}
 	}
