@@ -162,7 +162,7 @@ func (s *snapshotter[S, R]) store(ctx context.Context, view *View[S]) (size int6
 		checked <- err
 	}()
 	guest := s.guest(ctx)
-	parts := &partWriter{ctx: ctx, guest: guest, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
+	parts := &partWriter{guest: guest, w: w, most: partBytes(r.log.Info()), sum: xxh3.New()}
 	err = encodeSnapshot(io.MultiWriter(parts, check), &r.m, r.genesis, view)
 	check.CloseWithError(err) // nil: the end of the stream
 	if bad := <-checked; err == nil || errors.Is(err, io.ErrClosedPipe) {
@@ -262,7 +262,7 @@ func pace(took time.Duration) time.Duration { return min(4*took, longestPace) }
 // half of two cores from the proposals for as long. With them it takes longer by the rests, and the rows that a start has
 // to apply on top of it are as many more.
 type guest struct {
-	ctx   context.Context
+	ctx   context.Context // lives as long as the one snapshot
 	world *World
 	index func() oplog.Index // of the newest row that was applied
 	seen  oplog.Index        // what that was after the last rest
@@ -293,8 +293,7 @@ func (g *guest) rest(writes time.Duration) bool {
 
 // partWriter cuts a stream into the parts of a snapshot.
 type partWriter struct {
-	ctx   context.Context // for the calls that Write makes; lives as long as the one snapshot
-	guest *guest
+	guest *guest // its context is that of the calls that Write makes
 	w     oplog.SnapshotWriter
 	part  []byte
 	most  int // bytes of a part
@@ -330,7 +329,7 @@ func (p *partWriter) flush() error {
 		return nil
 	}
 	start := p.guest.world.Now()
-	if err := p.w.WritePart(p.ctx, p.part); err != nil {
+	if err := p.w.WritePart(p.guest.ctx, p.part); err != nil {
 		return err
 	}
 	wrote := p.guest.world.Now().Sub(start)
@@ -339,7 +338,7 @@ func (p *partWriter) flush() error {
 	full := len(p.part) == p.most
 	p.part = p.part[:0]
 	if full && !p.guest.rest(wrote) {
-		return p.ctx.Err()
+		return p.guest.ctx.Err()
 	}
 	return nil
 }

@@ -600,10 +600,10 @@ func TestSnapshotMakesWay(t *testing.T) {
 				propose(t, r, hex.EncodeToString(noise))
 				size += 2 * len(noise)
 			}
-			ended := make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
 			var others sync.WaitGroup
 			others.Go(func() {
-				for rows && !isOver(ended) {
+				for rows && ctx.Err() == nil {
 					propose(t, r, "row")
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -613,7 +613,7 @@ func TestSnapshotMakesWay(t *testing.T) {
 				t.Error(err)
 			}
 			took, work := time.Since(start), time.Duration(size)*time.Microsecond
-			close(ended)
+			cancel()
 			others.Wait()
 			if least := 5 * work / 2; rows && took < least {
 				t.Errorf("a snapshot that takes %v was there after %v beside rows, want %v at least", work, took, least)
@@ -622,15 +622,6 @@ func TestSnapshotMakesWay(t *testing.T) {
 				t.Errorf("a snapshot that takes %v was there after %v although no row came, want %v at most", work, took, most)
 			}
 		})
-	}
-}
-
-func isOver(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -139,8 +139,9 @@ type Dialect struct {
 	Changed func(ctx context.Context, conn *sql.Conn) (int64, error)
 
 	// Listen calls wake whenever the database tells that the log may have grown, or told where it says up to which row,
-	// until ctx ends. It runs in a goroutine of the log's. Polling goes on beside it: at its slowest (Config.IdlePoll) from a call of sure(true) to the next of
-	// sure(false), by which Listen says whether rows of others are known to be told of. Nil: only polling.
+	// until ctx ends. It runs in a goroutine of the log's. Polling goes on beside it: at its slowest (Config.IdlePoll) from a
+	// call of sure(true) to the next of sure(false), by which Listen says whether rows of others are known to be told of. Nil:
+	// only polling.
 	Listen func(ctx context.Context, wake func(), told func(newest oplog.Index), sure func(bool))
 }
 
