@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
+	"bufio"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	osexec "os/exec"
 	"path/filepath"
 	"regexp"
@@ -111,29 +110,29 @@ func TestObserverFencesASilentNode(t *testing.T) {
 	}
 }
 
-// hang makes a call that waits for an index that never comes, and returns when the server has begun with it.
-func hang(ctx context.Context, t *testing.T, url string) (ended <-chan struct{}) {
+// hang begins a call whose body never comes, and returns when the server waits for it. A read that waits for an index
+// would not do: the server ends it when it begins to end itself.
+func hang(t *testing.T, address string) (ended <-chan struct{}) {
 	t.Helper()
-	started := make(chan struct{})
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(started) }})
-	body := io.NopCloser(strings.NewReader(`{"read": {"atLeastIndex": "1000000"}}`))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/headwater.v1.Headwater/Counts", body)
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Expect", "100-continue") // answered when the handler reads the body
-	transport := &http.Transport{ExpectContinueTimeout: 1 << 62}
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, "POST /headwater.v1.Headwater/Counts HTTP/1.1\r\nHost: headwater\r\n"+
+		"Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	if line, err := in.ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 100") { // sent when the handler reads the body
+		t.Fatalf("the call is answered by %q, %v", line, err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		resp, err := transport.RoundTrip(req)
-		if err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-		}
+		_, _ = io.Copy(io.Discard, in)
 	}()
-	<-started
 	return done
 }
 
@@ -143,7 +142,7 @@ var ending = regexp.MustCompile(`msg=ending`)
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
 	s := serving(t, "--drain", "1h")
-	ended := hang(t.Context(), t, s.url)
+	ended := hang(t, strings.TrimPrefix(s.url, "http://"))
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +161,7 @@ func TestSecondSignalKills(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	s := serving(t, "--drain", "50ms")
-	ended := hang(t.Context(), t, s.url)
+	ended := hang(t, strings.TrimPrefix(s.url, "http://"))
 	if log, err := s.end(syscall.SIGTERM); err != nil {
 		t.Errorf("ended with %v\n%s", err, log)
 	}

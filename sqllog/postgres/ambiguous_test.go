@@ -156,6 +156,7 @@ func awaitCount(t testing.TB, count func() int, most int) {
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	x, _, o := proxied(t)
+	o.NoNotify = true // whoever sends a notification just then has the idle connection, and runs into the hole instead of the call
 	o.StatementTimeout = 500 * time.Millisecond
 	fieldcase.BlackHole(t, cluster(t, o, 3), x)
 }
