@@ -1,15 +1,18 @@
 package headwater_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +48,7 @@ var arrows = map[string][]string{
 	"internal/bench":                      {"meta"},
 	"internal/faultlog":                   {"oplog"},
 	"internal/gen":                        {"meta"},
+	"internal/heap":                       {},
 	"internal/history":                    {".", "meta", "api", "api/headwater/v1"},
 	"internal/history/recheck":            {"internal/history"},
 	"internal/liveness":                   {".", "meta"},
@@ -52,7 +56,7 @@ var arrows = map[string][]string{
 	"internal/mutants":                    {},
 	"internal/nemesis":                    {},
 	"internal/sim":                        {".", "meta", "replica", "oplog", "internal/model"},
-	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/bench", "internal/liveness",
+	"cmd/headwater": {".", "server", "client", "api", "api/headwater/v1", "meta", "session", "oplog", "sqllog/sqlite", "sqllog/postgres", "sqllog/mysql", "internal/bench", "internal/heap", "internal/liveness",
 		"api/headwater/v1/headwaterv1connect"},
 }
 
@@ -145,6 +149,34 @@ func TestDrivers(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestServersAreStopped wants dbtest.Main wherever tests start servers: without it their folders stay on the disk.
+func TestServersAreStopped(t *testing.T) {
+	starts := regexp.MustCompile(`dbtest\.(New|Shared)\w+\(`)
+	found := map[string]bool{} // whether a folder's tests end in Main
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		dir := filepath.Dir(path)
+		if main := bytes.Contains(text, []byte("dbtest.Main(m)")); main || starts.Match(text) {
+			found[dir] = found[dir] || main
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, stopped := range found {
+		if !stopped {
+			t.Errorf("%s starts servers and has no TestMain that ends in dbtest.Main", dir)
+		}
+	}
+	if len(found) < 5 {
+		t.Errorf("only %d folders start servers: the search is blind", len(found))
 	}
 }
 

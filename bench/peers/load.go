@@ -22,6 +22,7 @@ import (
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/client"
 	"github.com/headwaterdb/headwater/internal/bench"
+	"github.com/headwaterdb/headwater/internal/heap"
 )
 
 // job is a load that a process of its own puts on something: as Headwater's own loads are processes too, nothing is
@@ -49,6 +50,7 @@ var jobs = map[string]callers{
 
 // runJob does a job and prints its result.
 func runJob(ctx context.Context, text string, out io.Writer) error {
+	defer heap.Hold()() // as headwater bench does
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return fmt.Errorf("read job: %w", err)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/internal/heap"
 )
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	rounds := flag.Int("rounds", 3, "interleaved rounds; the median is printed")
 	flag.Parse()
 	if *serve != "" {
+		defer heap.Hold()() // as headwater serve does
 		log.Fatal(runServer(*serve))
 	}
 	if err := measure(strings.Split(*servers, ","), strings.Split(*clients, ","), strings.Split(*callers, ","),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwaterdb/headwater/internal/bench"
+	"github.com/headwaterdb/headwater/internal/heap"
 )
 
 // benchOptions are the flags of bench.
@@ -114,7 +115,7 @@ func (o *benchOptions) validate(embedded bool) error {
 
 // bench opens what the load goes to, prepares the work, measures and reports.
 func (a *app) bench(ctx context.Context, o *benchOptions) (err error) {
-	defer holdHeapFloor()()
+	defer heap.Hold()()
 	embedded := len(a.server) == 0 && a.db != ""
 	if err := o.validate(embedded); err != nil {
 		return asUsage(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/internal/heap"
 	"github.com/headwaterdb/headwater/internal/liveness"
 	"github.com/headwaterdb/headwater/server"
 )
@@ -93,7 +94,7 @@ func (o *serveOptions) validate() error {
 
 // serve opens the database, listens, and serves until ctx ends.
 func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
-	defer holdHeapFloor()()
+	defer heap.Hold()()
 	logger, err := newLogger(a, o)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(dbtest.Main(m))
 }
 
 // TestEveryFileReadsBack stores a part of Go's source tree, and some files made for the purpose, through three writer

@@ -161,6 +161,9 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, giveUp func(), pr
 
 // work is the life of one caller.
 func (r *run) work(ctx context.Context, i int, do Caller) {
+	// Of its own, as the callers of a service have: a thousand that wait for the end of one would meet at its lock.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	failed := 0
 	for {
 		due, ok := r.next()
