@@ -28,7 +28,7 @@ func TestProposeAllocates(t *testing.T) {
 		name      string
 		proposals []meta.Proposal
 		most      float64 // for each put
-	}{{"one put", full[:1], 75}, {"a full row", full, 18}} {
+	}{{"one put", full[:1], 75}, {"a full row", full, 12}} {
 		round := 0
 		got := testing.AllocsPerRun(100, func() {
 			round++

@@ -119,8 +119,11 @@ func Open(ctx context.Context, log oplog.Log, o Options) (*Store, error) {
 // outcome may be proposed again with the same request: it has one effect.
 func (s *Store) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
 	answers := make([]meta.Answer, len(proposals))
-	commands := make([][]byte, 0, len(proposals))
-	places := make([]int, 0, len(proposals))
+	var room [1][]byte // as a rule there is one
+	commands := room[:0]
+	if len(proposals) > 1 {
+		commands = make([][]byte, 0, len(proposals))
+	}
 	for i, p := range proposals {
 		payload, err := s.encode(p)
 		if err != nil {
@@ -128,15 +131,18 @@ func (s *Store) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.
 			continue
 		}
 		commands = append(commands, payload)
-		places = append(places, i)
 	}
 	if len(commands) == 0 {
 		return answers
 	}
-	for i, r := range s.engine.Propose(ctx, commands...) {
-		a := answerOf(r)
-		a.Err = meta.Unknown(proposals[places[i]].Request, a.Err)
-		answers[places[i]] = a
+	results := s.engine.Propose(ctx, commands...)
+	for i := range answers {
+		if answers[i].Err != nil { // refused above
+			continue
+		}
+		answers[i] = answerOf(results[0])
+		answers[i].Err = meta.Unknown(proposals[i].Request, answers[i].Err)
+		results = results[1:]
 	}
 	return answers
 }

@@ -78,7 +78,7 @@ func TestApplyAllocates(t *testing.T) {
 		row  [][]byte
 		most float64
 	}{
-		{"puts in a row of 256", s, putRow(t, 256), 13},
+		{"puts in a row of 256", s, putRow(t, 256), 9},
 		{"a put alone in its row", s, putRow(t, 1), 40},
 		{"ten-slice commits in a row of 256", withIDs, commits, 30},
 		{"a ten-slice commit alone in its row", withIDs, commits[:1], 130},

@@ -29,9 +29,9 @@ func (s *State) apply(index uint64, commands [][]byte, rec *recorder) (*State, [
 	if len(commands) > maxRowCommands {
 		return nil, nil, nil, fmt.Errorf("apply row %d: %d commands, a row has at most %d", index, len(commands), maxRowCommands)
 	}
-	proposals := make([]Proposal, len(commands))
+	proposals, requests := make([]Proposal, len(commands)), make([]Request, len(commands))
 	for i, b := range commands {
-		p, err := DecodeProposal(b)
+		p, err := borrowProposal(b, &requests[i])
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("decode command %d of row %d: %w", i, index, err)
 		}

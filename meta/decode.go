@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -21,6 +22,29 @@ const (
 // are. The proposal shares no memory with b; slices in it may share memory with each other and may not be appended to
 // in place.
 func DecodeProposal(b []byte) (Proposal, error) {
+	p, err := borrowProposal(b, new(Request))
+	if err == nil {
+		p.Command = ownValues(p.Command)
+	}
+	return p, err
+}
+
+// ownValues returns c with copies of the values that borrowProposal has left where they are.
+func ownValues(c Command) Command {
+	switch c := c.(type) {
+	case PutKey:
+		c.Value = bytes.Clone(c.Value)
+		return c
+	case Atomic:
+		for i := range c.Commands {
+			c.Commands[i] = ownValues(c.Commands[i])
+		}
+	}
+	return c
+}
+
+// borrowProposal is DecodeProposal, but the values of keys share memory with b, and a request is put into room.
+func borrowProposal(b []byte, room *Request) (Proposal, error) {
 	if len(b) > MaxCommandBytes+maxHeadBytes {
 		return Proposal{}, fmt.Errorf("decode proposal: %d bytes, at most %d are allowed", len(b),
 			MaxCommandBytes+maxHeadBytes)
@@ -33,7 +57,7 @@ func DecodeProposal(b []byte) (Proposal, error) {
 	}
 	p.Stamp = r.Varint()
 	if head == 1 {
-		p.Request = new(Request)
+		p.Request = room
 		copy(p.Request.Client[:], r.Raw(len(p.Request.Client)))
 		p.Request.Sequence = r.Uvarint()
 		p.Request.Oldest = r.Uvarint()
@@ -153,7 +177,7 @@ func decodeKey(r *wire.Reader, k Kind) Command {
 	case KindPutKey:
 		c := PutKey{Identity: decodeIdentity(r), Key: r.String()}
 		if v := r.Bytes(); len(v) > 0 {
-			c.Value = append(make([]byte, 0, len(v)), v...)
+			c.Value = v // borrowed
 		}
 		c.IfAbsent = r.Bool()
 		c.IfVersion = r.Uvarint()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/headwaterdb/headwater/meta"
 )
 
@@ -173,6 +175,42 @@ func TestAbsurdCommands(t *testing.T) {
 		if n == 0 {
 			t.Errorf("no %T got past the limits", c)
 		}
+	}
+}
+
+// TestApplyKeepsNothingOfItsRow: neither state nor answers nor changes share memory with the commands, which are overwritten
+// as soon as they were applied.
+func TestApplyKeepsNothingOfItsRow(t *testing.T) {
+	t.Parallel()
+	s, want := meta.NewState(), meta.NewState()
+	for i, row := range mixed(t, 7, 900) {
+		next, answers, changes, err := want.ApplyWithChanges(uint64(i+1), row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		borrowed := make([][]byte, len(row))
+		for k := range row {
+			borrowed[k] = bytes.Clone(row[k])
+		}
+		got, gotAnswers, gotChanges, err := s.ApplyWithChanges(uint64(i+1), borrowed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range borrowed {
+			for k := range b {
+				b[k] = 0xff
+			}
+		}
+		if d := cmp.Diff(answers, gotAnswers) + cmp.Diff(changes, gotChanges); d != "" {
+			t.Fatalf("row %d: answers or changes are others once its bytes are overwritten:\n%s", i+1, d)
+		}
+		s, want = got, next
+	}
+	if err := s.Verify(); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff(encodeState(t, want), encodeState(t, s)); d != "" {
+		t.Errorf("the state is another one once the bytes of its rows are overwritten:\n%s", d)
 	}
 }
 

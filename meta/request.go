@@ -137,7 +137,8 @@ func (t *tx) newKept(o outcome, payload sum) *keptAnswer {
 		k.code, k.inner = o.err.Code, o.err.Inner
 		return k
 	}
-	k.result = string(AppendResult(nil, o.result))
+	t.buf = AppendResult(t.buf[:0], o.result)
+	k.result = string(t.buf)
 	return k
 }
 

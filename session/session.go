@@ -92,8 +92,17 @@ type wrapped struct {
 
 // Propose numbers what carries no request and proposes it.
 func (w *wrapped) Propose(ctx context.Context, proposals ...meta.Proposal) []meta.Answer {
-	numbered := make([]meta.Proposal, len(proposals))
-	requests := make([]meta.Request, len(proposals))
+	var numbered []meta.Proposal
+	var requests []meta.Request
+	if len(proposals) == 1 { // as a rule: room for both at once
+		one := new(struct {
+			proposal [1]meta.Proposal
+			request  [1]meta.Request
+		})
+		numbered, requests = one.proposal[:], one.request[:]
+	} else {
+		numbered, requests = make([]meta.Proposal, len(proposals)), make([]meta.Request, len(proposals))
+	}
 	copy(numbered, proposals)
 	for i := range numbered {
 		if Numbered(numbered[i]) {
