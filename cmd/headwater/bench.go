@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ type benchOptions struct {
 	connections int
 	gather      int
 	create      bool
-	snapshots   int
+	snapshots   int  // the interval
+	snapshot    bool // one after another
 	cpuProfile  string
 }
 
@@ -57,7 +59,12 @@ docs/benchmarks tells how to measure so that figures can be compared.`,
   headwater bench --server http://127.0.0.1:4640 --work store --callers 64 --duration 30s
   headwater bench --db 'postgres://headwater@127.0.0.1/bench?headwater_prefix=b1' --init --nodes 8 --callers 1024 -o json
   headwater bench --db sqlite:bench.db --work finds --reads linearizable --rate 5000`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("snapshot-interval") && a.db == "" {
+				return usagef("--snapshot-interval is for --db; headwater serve --snapshot-interval sets a server's")
+			}
+			return a.bench(cmd.Context(), o)
+		},
 	}
 	f := c.Flags()
 	f.StringSliceVar(&a.server, "server", nil, "`URL` of a server; several, separated by commas, share the load")
@@ -73,7 +80,7 @@ docs/benchmarks tells how to measure so that figures can be compared.`,
 	f.DurationVar(&o.load.Warmup, "warmup", time.Second, "how long to work before that")
 	f.Int64Var(&o.load.Count, "count", 0, "end after so many `operations`; 0: by time alone")
 	f.Float64Var(&o.load.Rate, "rate", 0, "`operations` due in a second, of all callers together; 0: as many as go")
-	f.DurationVar(&o.load.Grace, "grace", 10*time.Second, "at the end, wait this long for operations under way")
+	f.DurationVar(&o.load.Grace, "grace", 10*time.Second, "at the end, wait this long for operations under way; 0: not at all")
 	f.IntVar(&o.work.ValueBytes, "value", 100, "`bytes` of a key's value")
 	f.IntVar(&o.work.Keys, "keys", 10_000, "how many `keys` are written and read")
 	f.IntVar(&o.work.Streams, "streams", 0, "how many `streams` there are; 0: 1000, or one for each caller if that is more")
@@ -85,6 +92,7 @@ docs/benchmarks tells how to measure so that figures can be compared.`,
 	f.BoolVar(&o.work.Force, "force", false, "also on a cluster that holds something already")
 	f.BoolVar(&o.create, "init", false, "make the database a new cluster if there is none")
 	f.IntVar(&o.snapshots, "snapshot-interval", 1024, "`rows` between snapshots of nodes in this process; negative: never")
+	f.BoolVar(&o.snapshot, "snapshots", false, "beside the load, make one snapshot after another on the first node in this process")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "write a profile of the measurement to `FILE`, for go tool pprof")
 	_ = c.MarkFlagFilename("cpuprofile")
 	a.formats(c)
@@ -107,6 +115,8 @@ func (o *benchOptions) validate(embedded bool) error {
 		return errors.New("--nodes is for --db; servers have their own nodes")
 	case !embedded && o.create:
 		return errors.New("--init is for --db; headwater serve --init makes a server's database a cluster")
+	case !embedded && o.snapshot:
+		return errors.New("--snapshots is for --db; headwater snapshot --server makes one on a server")
 	case !embedded:
 		targets = 2 // as far as can be said before they were asked
 	}
@@ -119,6 +129,9 @@ func (a *app) bench(ctx context.Context, o *benchOptions) (err error) {
 	embedded := len(a.server) == 0 && a.db != ""
 	if err := o.validate(embedded); err != nil {
 		return asUsage(err)
+	}
+	if err := checkProfile(o.cpuProfile, a.db); err != nil { // the preparation may take long
+		return err
 	}
 	b, err := a.openBench(ctx, o, embedded)
 	if err != nil {
@@ -137,7 +150,8 @@ func (a *app) bench(ctx context.Context, o *benchOptions) (err error) {
 		return err
 	}
 	live := newLive(a.err, isTerminal(a.err))
-	r.Result, err = bench.Run(ctx, o.load, bench.Operations, plan.Callers, bench.Options{Progress: live.tell})
+	r.Result, err = bench.Run(ctx, o.load, bench.Operations, plan.Callers,
+		bench.Options{Progress: live.tell, Began: func() { r.began(b, o.snapshot) }, Ended: func() { r.ended(b) }})
 	live.end()
 	if err := firstError(err, stop()); err != nil {
 		return err
@@ -172,6 +186,27 @@ func benchError(ctx context.Context, err error) error {
 		return unavailable(errors.New("interrupted before anything was measured"), "")
 	}
 	return unavailable(err, "")
+}
+
+// checkProfile makes sure that a profile can be written to file, and that it is not the database's own.
+func checkProfile(file, db string) error {
+	if file == "" {
+		return nil
+	}
+	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+		return nil // a pipe, say
+	}
+	if path, ok := strings.CutPrefix(db, "sqlite:"); ok {
+		path, _, _ = strings.Cut(path, "?")
+		if filepath.Clean(path) == filepath.Clean(file) {
+			return usagef("--cpuprofile names the file of the database")
+		}
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	return f.Close()
 }
 
 // profile writes a profile until stop is called.

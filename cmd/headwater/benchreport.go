@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/headwaterdb/headwater/internal/bench"
 )
@@ -17,9 +20,14 @@ type benchReport struct {
 	Machine  bench.Machine     `json:"machine"` // as it was before the measurement
 	Log      *benchLog         `json:"log,omitempty"`
 	Nodes    []benchNode       `json:"nodes,omitempty"`
-	Result   *bench.Result     `json:"result"`
+	// Snapshots are those that the first node made meanwhile, with --snapshots.
+	Snapshots *benchSnapshots `json:"snapshots,omitempty"`
+	Result    *bench.Result   `json:"result"`
 
-	before benchLog
+	before      benchLog
+	begin       time.Time // of what is measured
+	stopMaking  func()    // of snapshots
+	makingEnded chan struct{}
 }
 
 // benchSettings are the flags, with defaults in place of zeros.
@@ -32,6 +40,7 @@ type benchSettings struct {
 	Gather      int     `json:"gather"`      // requests under way at once on each connection, shared by calls; 0: each call is one
 	Duration    float64 `json:"durationSeconds"`
 	Warmup      float64 `json:"warmupSeconds"`
+	Grace       float64 `json:"graceSeconds"`
 	Count       int64   `json:"count"` // the bound; 0: none
 	Rate        float64 `json:"rate"`  // 0: a closed loop
 	ValueBytes  int     `json:"valueBytes"`
@@ -44,13 +53,21 @@ type benchSettings struct {
 	Snapshots   int     `json:"snapshotInterval"`
 }
 
-// benchLog is what the nodes of this process did to the log, the warm-up included.
+// benchLog is what was added to the log in what is measured. Of servers only the rows are known.
 type benchLog struct {
 	Rows      int64   `json:"rows"`
 	Commands  int64   `json:"commands"`
 	Bytes     int64   `json:"bytes"`
 	Conflicts int64   `json:"conflicts"` // appends that lost a race
 	Seconds   float64 `json:"seconds"`
+}
+
+// benchSnapshots are snapshots that were made one after another during the measurement.
+type benchSnapshots struct {
+	Stored  int       `json:"stored"`  // whole, and in what is measured
+	Seconds []float64 `json:"seconds"` // that each of these took
+	Failed  int       `json:"failed"`
+	Example string    `json:"example,omitempty"` // of an error
 }
 
 // benchNode is what the callers of one node, or of one connection, got done.
@@ -64,14 +81,13 @@ func (a *app) newBenchReport(o *benchOptions, b *benchTargets, embedded bool) *b
 	w := o.work.WithDefaults(o.callers)
 	r := &benchReport{
 		Settings: benchSettings{Work: w.Kind, Through: "api", Callers: o.callers, Connections: len(b.targets), Gather: o.gather,
-			Duration: o.load.Duration.Seconds(), Warmup: o.load.Warmup.Seconds(), Count: o.load.Count, Rate: o.load.Rate,
+			Duration: o.load.Duration.Seconds(), Warmup: o.load.Warmup.Seconds(), Grace: o.load.Grace.Seconds(), Count: o.load.Count, Rate: o.load.Rate,
 			ValueBytes: w.ValueBytes, Keys: w.Keys, Streams: w.Streams, Slices: w.Slices, Objects: w.Objects, Reads: w.Reads, Seed: w.Seed},
 		Versions: map[string]string{"headwater": version(), "database": b.backend},
 		Machine:  bench.ThisMachine(),
 	}
 	if embedded {
 		r.Settings.Through, r.Settings.Nodes, r.Settings.Connections, r.Settings.Snapshots = "library", len(b.targets), 0, o.snapshots
-		r.before = b.log.now()
 		return r
 	}
 	r.Versions["server"] = b.server
@@ -82,13 +98,59 @@ func (c *logCounts) now() benchLog {
 	return benchLog{Rows: c.rows.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Conflicts: c.conflicts.Load()}
 }
 
+// began notes where the log is when what is measured begins, and begins to make snapshots.
+func (r *benchReport) began(b *benchTargets, snapshots bool) {
+	r.before, r.begin = b.logNow(), time.Now()
+	if !snapshots {
+		return
+	}
+	r.Snapshots, r.makingEnded = &benchSnapshots{Seconds: []float64{}}, make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stopMaking = cancel
+	go func() {
+		defer close(r.makingEnded)
+		r.Snapshots.make(ctx, b.snapshot)
+	}()
+}
+
+// make makes one snapshot after another until ctx ends.
+func (s *benchSnapshots) make(ctx context.Context, snapshot func(context.Context) error) {
+	for ctx.Err() == nil {
+		begin := time.Now()
+		err := snapshot(ctx)
+		switch {
+		case ctx.Err() != nil: // broken off
+		case err != nil:
+			s.Failed, s.Example = s.Failed+1, err.Error()
+			sleep := time.NewTimer(time.Second)
+			select {
+			case <-sleep.C:
+			case <-ctx.Done():
+				sleep.Stop()
+			}
+		default:
+			s.Stored++
+			s.Seconds = append(s.Seconds, time.Since(begin).Seconds())
+		}
+	}
+}
+
+// ended notes what has become of the log when what is measured ends.
+func (r *benchReport) ended(b *benchTargets) {
+	if r.stopMaking != nil {
+		r.stopMaking()
+		<-r.makingEnded
+	}
+	l := b.logNow()
+	if l.Rows < 0 || r.before.Rows < 0 {
+		return
+	}
+	r.Log = &benchLog{l.Rows - r.before.Rows, l.Commands - r.before.Commands, l.Bytes - r.before.Bytes, l.Conflicts - r.before.Conflicts,
+		time.Since(r.begin).Seconds()}
+}
+
 // finish adds what is known when the measurement is over.
 func (r *benchReport) finish(b *benchTargets) {
-	if r.Settings.Through == "library" {
-		l := b.log.now()
-		r.Log = &benchLog{l.Rows - r.before.Rows, l.Commands - r.before.Commands, l.Bytes - r.before.Bytes,
-			l.Conflicts - r.before.Conflicts, r.Settings.Warmup + r.Result.WithDrain}
-	}
 	if len(b.targets) == 1 {
 		return
 	}
@@ -112,7 +174,7 @@ func (a *app) printBench(r *benchReport) error {
 	tab := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(tab, "OPERATION\tCOUNT\tERRORS\tPER SECOND\tMEAN\tP50\tP90\tP99\tP99.9\tMAX")
 	rows := r.Result.Operations
-	if len(rows) != 1 {
+	if len(rows) != 1 || r.Result.Missed > 0 { // what was never begun is in the latencies of all
 		rows = append(rows[:len(rows):len(rows)], r.Result.All)
 	}
 	for _, s := range rows {
@@ -157,8 +219,21 @@ func (r *benchReport) heading(out io.Writer) {
 	m := r.Machine
 	fmt.Fprintf(tab, "machine\t%s, %s/%s, %s, %s, load %.1f before\n", orDash(m.CPU), m.OS, m.Arch, counted(m.Cores, "core"), m.GoVersion, m.Load)
 	if l := r.Log; l != nil && l.Rows > 0 && l.Seconds > 0 {
-		fmt.Fprintf(tab, "log\t%.0f rows a second, %.1f commands and %s each, %d lost races\n", float64(l.Rows)/l.Seconds,
-			float64(l.Commands)/float64(l.Rows), size(uint64(l.Bytes/l.Rows)), l.Conflicts)
+		fmt.Fprintf(tab, "log\t%.0f rows a second", float64(l.Rows)/l.Seconds)
+		if l.Commands > 0 {
+			fmt.Fprintf(tab, ", %.1f commands and %s each, %d lost races", float64(l.Commands)/float64(l.Rows), size(uint64(l.Bytes/l.Rows)), l.Conflicts)
+		}
+		fmt.Fprintln(tab)
+	}
+	if s := r.Snapshots; s != nil {
+		fmt.Fprintf(tab, "snapshots\t%d stored", s.Stored)
+		if s.Stored > 0 {
+			fmt.Fprintf(tab, ", in %.1f to %.1f s each", slices.Min(s.Seconds), slices.Max(s.Seconds))
+		}
+		if s.Failed > 0 {
+			fmt.Fprintf(tab, "; %d failed, for example: %s", s.Failed, printable(s.Example))
+		}
+		fmt.Fprintln(tab)
 	}
 	if len(r.Nodes) > 1 {
 		least, most := r.Nodes[0].Rate, r.Nodes[0].Rate

@@ -21,7 +21,29 @@ type benchTargets struct {
 	server  string // the version of the server's program; empty: in this process
 	backend string
 	log     logCounts
+	client  *client.Client // one of a server; nil: in this process
+	store   *headwater.Store
 	close   func() error
+}
+
+// logNow is where the log is now; of servers only the rows are known, and -1 where they do not say.
+func (b *benchTargets) logNow() benchLog {
+	if b.client == nil {
+		return b.log.now()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	st, err := b.client.Status(ctx)
+	if err != nil {
+		return benchLog{Rows: -1}
+	}
+	return benchLog{Rows: int64(st.AppliedIndex)}
+}
+
+// snapshot makes a snapshot on the first node of this process.
+func (b *benchTargets) snapshot(ctx context.Context) error {
+	_, err := b.store.Snapshot(ctx)
+	return err
 }
 
 // logCounts counts what the nodes of this process do to the log.
@@ -70,6 +92,9 @@ func (a *app) openNodes(ctx context.Context, n int, why purpose, snapshots int) 
 		if c := store.Status().Condition; stuck(c) {
 			return nil, unavailable(fmt.Errorf("node %d is %s", i+1, c), "headwater status tells why")
 		}
+		if b.store == nil {
+			b.store = store
+		}
 		b.targets = append(b.targets, storeTarget{Proposer: session.New().Wrap(store), store: store})
 		b.backend = store.Status().Backend
 	}
@@ -105,11 +130,19 @@ func (a *app) openClients(ctx context.Context, n, gather int) (*benchTargets, er
 			b.targets = append(b.targets, clientTarget{c})
 		}
 	}
-	st, err := clients[0].Status(ctx)
-	if err != nil {
-		return nil, errors.Join(unavailable(err, ""), b.close())
+	b.client = clients[0]
+	cluster := ""
+	for i, s := range servers {
+		st, err := clients[i].Status(ctx)
+		if err != nil {
+			return nil, firstError(unavailable(err, ""), b.close())
+		}
+		if i > 0 && st.ClusterID != cluster {
+			return nil, firstError(usagef("the servers %s and %s are of different clusters, %s and %s: measure one at a time",
+				servers[0], s, cluster, st.ClusterID), b.close())
+		}
+		cluster, b.server, b.backend = st.ClusterID, st.Version, st.Backend
 	}
-	b.server, b.backend = st.Version, st.Backend
 	return b, nil
 }
 

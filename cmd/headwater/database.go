@@ -63,7 +63,7 @@ var hints = []struct {
 	err  error
 	hint string
 }{
-	{oplog.ErrNoCluster, "headwater init --db … begins a cluster there"},
+	{oplog.ErrNoCluster, "headwater init --db … begins a cluster there; so do serve and bench with --init"},
 	{oplog.ErrSchema, "the database belongs to another program, or to another version of this one; nothing was changed"},
 	{oplog.ErrDenied, "this user may not open it"},
 	{oplog.ErrReadOnly, "a cluster's database must be writable for this"},

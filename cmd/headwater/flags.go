@@ -103,6 +103,9 @@ func explainArguments(c *cobra.Command) {
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		_, wanted, ok := strings.Cut(cmd.Use, " ")
+		if !ok && strings.Contains(args[0], ":") { // it may hold a password
+			return usagef("%s takes no arguments; --db or --server goes before what it is to work on", name)
+		}
 		if !ok {
 			return usagef("%s takes no arguments, not even %q", name, args[0])
 		}

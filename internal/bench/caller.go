@@ -29,7 +29,7 @@ type caller struct {
 	node    int    // whose identity it acts under
 	rnd     *rand.Rand
 	value   []byte
-	attrs   []byte
+	attrs   []byte // of an object, random
 	streams []*ownStream
 
 	objects  uint64                           // the next prepared id
@@ -53,8 +53,10 @@ type ownStream struct {
 func newCaller(p *Plan, i int) *caller {
 	c := &caller{plan: p, t: p.targets[i%len(p.targets)], other: p.targets[(i+1)%len(p.targets)], node: i % len(p.nodes),
 		rnd: seeded(p.work.Seed, i), value: make([]byte, p.work.ValueBytes), attrs: make([]byte, 16)}
-	for k := range c.value {
-		c.value[k] = byte(c.rnd.Uint32())
+	for _, b := range [][]byte{c.value, c.attrs} {
+		for k := range b {
+			b[k] = byte(c.rnd.Uint32())
+		}
 	}
 	return c
 }
@@ -119,6 +121,7 @@ func (c *caller) commit(ctx context.Context) Sample {
 		c.objects, c.left = r.FirstObjectID, r.Count
 		return Sample{Op: opPrepare, Err: err}
 	}
+	binary.LittleEndian.PutUint64(c.attrs[c.rnd.IntN(len(c.attrs)-7):], c.rnd.Uint64()) // an object's etag, say: another one each time
 	o := meta.Object{ObjectID: c.objects, Size: uint64(c.plan.work.Slices) * bytesPerSlice, Attributes: c.attrs,
 		Slices: make([]meta.Slice, 0, c.plan.work.Slices)}
 	touched := make([]*ownStream, 0, c.plan.work.Slices)

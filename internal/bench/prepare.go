@@ -1,9 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	mrand "math/rand/v2"
 	"sync"
@@ -122,11 +122,11 @@ func (p *Plan) register(ctx context.Context, n int) error {
 func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) meta.Command, take func(i int, a meta.Answer)) error {
 	s.expect(n)
 	next := atomic.Int64{}
-	errs := make([]error, atOnce)
+	var first firstError
 	var wg sync.WaitGroup
-	for g := range errs {
+	for range atOnce {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for ctx.Err() == nil && first.none() {
 				at := int(next.Add(perCall)) - perCall
 				if at >= n {
 					return
@@ -137,7 +137,7 @@ func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) 
 				}
 				for i, a := range p.targets[at/perCall%len(p.targets)].Propose(ctx, batch...) {
 					if a.Err != nil {
-						errs[g] = fmt.Errorf("prepare: %w", a.Err)
+						first.set(fmt.Errorf("prepare: %w", a.Err))
 						return
 					}
 					take(at+i, a)
@@ -147,7 +147,19 @@ func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) 
 		})
 	}
 	wg.Wait()
-	return errors.Join(errors.Join(errs...), ctx.Err())
+	return cmp.Or(first.get(), ctx.Err())
+}
+
+// firstError keeps the first of the errors that several goroutines meet, which most often all have one cause.
+type firstError struct{ err atomic.Pointer[error] }
+
+func (f *firstError) set(err error) { f.err.CompareAndSwap(nil, &err) }
+func (f *firstError) none() bool    { return f.err.Load() == nil }
+func (f *firstError) get() error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (p *Plan) writeKeys(ctx context.Context, s *steps) error {
@@ -192,18 +204,18 @@ func (p *Plan) fill(ctx context.Context, s *steps) error {
 	}
 	s.expect(n)
 	var next atomic.Int64
-	errs := make([]error, len(p.callers))
+	var first firstError
 	var wg sync.WaitGroup
-	for i, c := range p.callers {
+	for _, c := range p.callers {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for ctx.Err() == nil && first.none() {
 				if next.Add(1) > int64(n) {
 					return
 				}
 				for op := opPrepare; op == opPrepare; {
 					sample := c.commit(ctx)
 					if op = sample.Op; sample.Err != nil {
-						errs[i] = fmt.Errorf("fill: %s: %w", Operations[op], sample.Err)
+						first.set(fmt.Errorf("prepare: %s: %w", Operations[op], sample.Err))
 						return
 					}
 				}
@@ -212,7 +224,7 @@ func (p *Plan) fill(ctx context.Context, s *steps) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errors.Join(errs...), ctx.Err())
+	return cmp.Or(first.get(), ctx.Err())
 }
 
 func seeded(seed uint64, i int) *mrand.Rand { return mrand.New(mrand.NewPCG(seed, uint64(i))) }

@@ -22,6 +22,7 @@ type recorder struct {
 	ops       []string
 	classify  func(error) string
 	start     time.Time
+	strict    bool         // what was due before start is not counted, although it ended later
 	ends      atomic.Int64 // the end of what is measured, in nanoseconds from start on; 0: open
 	shards    []*shard
 	perCaller []int64 // each written by its caller alone
@@ -60,21 +61,27 @@ func newRecorder(ops []string, callers int, classify func(error) string) *record
 
 func (r *recorder) begin(start time.Time) { r.start = start }
 
-// close ends what is measured at the given moment, unless it has an earlier end.
+// close ends what is measured at the given moment, unless it has an earlier end. Before the start nothing is measured.
 func (r *recorder) close(at time.Time) {
-	d := max(int64(at.Sub(r.start)), 1)
+	d := max(int64(at.Sub(r.start)), 1) // 0 stands for open
 	if have := r.ends.Load(); have == 0 || d < have {
 		r.ends.Store(d)
 	}
 }
 
 // window is how long was measured, once it is over.
-func (r *recorder) window() time.Duration { return time.Duration(r.ends.Load()) }
+func (r *recorder) window() time.Duration {
+	if d := r.ends.Load(); d > 1 {
+		return time.Duration(d)
+	}
+	return 0
+}
 
-// record counts one operation of a caller. What ended before the measurement began is not counted.
+// record counts one operation of a caller. What ended before the measurement began is not counted. What began before and
+// ended in it is, as in a closed loop the rate would be too low by what is under way at the end otherwise.
 func (r *recorder) record(caller int, s Sample, due, end time.Time) {
 	at := int64(end.Sub(r.start))
-	if at <= 0 {
+	if at <= 0 || r.strict && due.Before(r.start) {
 		return
 	}
 	over := r.ends.Load()
@@ -105,7 +112,7 @@ func (s *shard) fail(k errorKey, op string, err error) {
 	e.Count++
 }
 
-// second collects what happened since the last one, and keeps it as the nth second.
+// second collects what happened since the last one, and keeps it as the nth second unless no time was measured.
 func (r *recorder) second(n int, took time.Duration) Second {
 	all := newHistogram()
 	s := Second{Second: n, Seconds: took.Seconds()}
@@ -142,36 +149,51 @@ func (r *recorder) second(n int, took time.Duration) Second {
 	if all.TotalCount() > 0 {
 		s.P50, s.P99, s.Max = quantile(all, 50), quantile(all, 99), milliseconds(all.Max())
 	}
-	if s.Count > 0 || s.Errors > 0 || took >= time.Second {
+	if took > 0 && (s.Count > 0 || s.Errors > 0 || took >= time.Second) {
 		r.seconds = append(r.seconds, s)
 	}
 	return s
 }
 
-// result is everything that was collected.
-func (r *recorder) result(end time.Time) *Result {
+// result is everything that was collected. missed operations were due and never begun, and the first of them had waited for
+// oldest at the end: in the latencies of all operations, which kind they would have been is not known, they count with what
+// each had waited, which is the least that it would have taken.
+func (r *recorder) result(end time.Time, missed int64, oldest time.Duration) *Result {
 	window := r.window().Seconds()
-	res := &Result{Begin: r.start.UTC(), Seconds: window, WithDrain: end.Sub(r.start).Seconds(), Timeline: r.seconds, PerCaller: r.perCaller}
+	res := &Result{Begin: r.start.UTC(), Seconds: window, WithDrain: max(end.Sub(r.start).Seconds(), window), Missed: missed,
+		Operations: []Summary{}, Errors: []ErrorCount{}, Timeline: r.seconds, PerCaller: r.perCaller}
+	if res.Timeline == nil {
+		res.Timeline = []Second{}
+	}
+	failed := make([]int64, len(r.ops))
+	for k, e := range r.errors {
+		res.Errors = append(res.Errors, *e)
+		failed[k.op] += e.Count
+	}
 	all := newHistogram()
-	var counted int64
+	var counted, errors int64
 	for op, h := range r.total {
-		if h == nil {
+		if h == nil && failed[op] == 0 {
 			continue
 		}
+		if h == nil {
+			h = newHistogram()
+		}
 		all.Merge(h)
-		counted += r.counted[op]
-		res.Operations = append(res.Operations, summary(r.ops[op], h, r.counted[op], window))
+		s := summary(r.ops[op], h, r.counted[op], window)
+		s.Errors = failed[op]
+		res.Operations = append(res.Operations, s)
+		counted, errors = counted+r.counted[op], errors+failed[op]
 	}
-	res.All = summary("all", all, counted, window)
-	for _, e := range r.errors {
-		res.Errors = append(res.Errors, *e)
-		res.All.Errors += e.Count
-		for i := range res.Operations {
-			if res.Operations[i].Op == e.Op {
-				res.Operations[i].Errors += e.Count
-			}
+	succeeded := all.TotalCount()
+	const steps = 1000 // they are due evenly
+	for i := range int64(steps) {
+		if n := missed*(i+1)/steps - missed*i/steps; n > 0 {
+			_ = all.RecordValues(min(max(int64(oldest)*(steps-i)/steps, 1), longest), n) // within its bounds, so it fits
 		}
 	}
+	res.All = summary("all", all, counted, window)
+	res.All.Count, res.All.Errors = succeeded, errors
 	slices.SortFunc(res.Errors, func(a, b ErrorCount) int {
 		if c := strings.Compare(a.Op, b.Op); c != 0 {
 			return c

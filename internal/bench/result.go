@@ -14,7 +14,8 @@ type Result struct {
 	Seconds     float64   `json:"seconds"`          // how long was measured
 	WithDrain   float64   `json:"secondsWithDrain"` // until the last operation under way had ended
 	Interrupted bool      `json:"interrupted"`
-	// Missed counts the operations of an open loop that were due and never begun, since no caller was free.
+	// Missed counts the operations of an open loop that were due and never begun, since no caller was free. They are in the
+	// latencies of All, each with what it had waited at the end.
 	Missed     int64        `json:"missed"`
 	All        Summary      `json:"all"`
 	Operations []Summary    `json:"operations"`

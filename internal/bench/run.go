@@ -19,7 +19,7 @@ type Load struct {
 	// counts from the moment at which it was due, also where no caller was free. With 0 each caller begins its next
 	// operation when the last one ended (a closed loop), and latency counts from that begin.
 	Rate float64
-	// Grace is how long operations under way may take after the end; default 10 s. Then they are cancelled.
+	// Grace is how long operations under way may take after the end. Then they are cancelled.
 	Grace time.Duration
 }
 
@@ -30,7 +30,7 @@ func (l Load) Validate() error {
 		return errors.New("duration, warm-up and grace must not be negative")
 	case l.Count < 0:
 		return fmt.Errorf("the number of operations is %d, must not be negative", l.Count)
-	case l.Rate < 0 || l.Rate > 1e9:
+	case !(l.Rate >= 0 && l.Rate <= 1e9): // nor is it no number
 		return fmt.Errorf("the rate is %v operations a second, allowed are 0 (as many as go) to 1e9", l.Rate)
 	}
 	return nil
@@ -53,6 +53,8 @@ type Options struct {
 	Classify func(error) string
 	// Progress is told of each second that has passed, from one goroutine; nil: nobody is.
 	Progress func(Second)
+	// Began and Ended are called once each, by the same goroutine, when what is measured begins and when it ends; nil: not.
+	Began, Ended func()
 }
 
 // run is one Run.
@@ -74,16 +76,20 @@ func Run(ctx context.Context, load Load, ops []string, callers []Caller, o Optio
 	if err := load.Validate(); err != nil {
 		return nil, err
 	}
-	if load.Grace == 0 {
-		load.Grace = 10 * time.Second
-	}
 	if o.Classify == nil {
 		o.Classify = Code
 	}
 	if o.Progress == nil {
 		o.Progress = func(Second) {}
 	}
+	if o.Began == nil {
+		o.Began = func() {}
+	}
+	if o.Ended == nil {
+		o.Ended = func() {}
+	}
 	r := &run{load: load, rec: newRecorder(ops, len(callers), o.Classify), stopped: make(chan struct{})}
+	r.rec.strict = load.Rate > 0 || load.Count > 0
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r.begin(load.Warmup)
@@ -96,10 +102,10 @@ func Run(ctx context.Context, load Load, ops []string, callers []Caller, o Optio
 		wg.Wait()
 		close(done)
 	}()
-	interrupted := r.watch(ctx, done, giveUp, o.Progress)
-	res := r.rec.result(time.Now())
+	interrupted := r.watch(ctx, done, giveUp, o)
+	missed, oldest := r.missed()
+	res := r.rec.result(time.Now(), missed, oldest)
 	res.Interrupted = interrupted
-	res.Missed = r.missed(res)
 	return res, nil
 }
 
@@ -119,40 +125,68 @@ func (r *run) over(t time.Time) bool { return !r.end.IsZero() && !t.Before(r.end
 // stop lets no operation begin any more.
 func (r *run) stop() { r.once.Do(func() { close(r.stopped) }) }
 
-// watch waits for the end of the run and tells of each second. It reports whether ctx ended it.
-func (r *run) watch(ctx context.Context, done <-chan struct{}, giveUp func(), progress func(Second)) (interrupted bool) {
+// watch waits for the end of the run and tells of each second of what is measured. It reports whether ctx ended it. When
+// that is over already and ctx ends, what is still under way is given up.
+func (r *run) watch(ctx context.Context, done <-chan struct{}, giveUp func(), o Options) (interrupted bool) {
 	tick := time.NewTimer(time.Until(r.start.Add(time.Second)))
 	defer tick.Stop()
+	start := time.NewTimer(time.Until(r.start))
+	defer start.Stop()
+	began := start.C
+	begin, over := sync.OnceFunc(o.Began), sync.OnceFunc(o.Ended)
+	defer over()
+	defer begin()
 	var end, grace <-chan time.Time
 	if r.load.Duration > 0 {
 		t := time.NewTimer(time.Until(r.start.Add(r.load.Duration)))
 		defer t.Stop()
 		end = t.C
 	}
-	ended := ctx.Done()
+	ended, seconds := ctx.Done(), tick.C
 	finish := func() {
+		began, end, seconds = nil, nil, nil
 		r.stop()
 		r.rec.close(time.Now())
+		begin()
+		over()
 		t := time.NewTimer(r.load.Grace)
 		grace = t.C
 	}
 	for second := 1; ; {
 		select {
-		case <-tick.C:
-			progress(r.rec.second(second, time.Second))
+		case <-began:
+			begin()
+		case <-seconds:
+			if r.over(time.Now()) { // the last one is told when nothing is under way any more
+				seconds = nil
+				continue
+			}
+			o.Progress(r.rec.second(second, time.Second))
 			second++
 			tick.Reset(time.Until(r.start.Add(time.Duration(second) * time.Second)))
 		case <-end:
 			finish()
 		case <-ended:
-			ended, interrupted = nil, true
+			ended = nil
+			if grace != nil {
+				giveUp()
+				continue
+			}
+			interrupted = true
 			finish()
 		case <-grace:
 			giveUp()
 		case <-done:
-			r.rec.close(time.Now())
-			if s := r.rec.second(second, r.rec.window()-time.Duration(second-1)*time.Second); s.Count > 0 || s.Errors > 0 {
-				progress(s)
+			if r.load.Duration == 0 || r.load.Count > 0 && r.tickets.Load() >= r.load.Count {
+				r.rec.close(time.Now())
+			}
+			left := r.rec.window() - time.Duration(second-1)*time.Second
+			for ; left > time.Second; second++ { // nothing was due any more
+				o.Progress(r.rec.second(second, time.Second))
+				left -= time.Second
+			}
+			if s := r.rec.second(second, left); left > 0 && (s.Count > 0 || s.Errors > 0) {
+				o.Progress(s)
 			}
 			return interrupted
 		}
@@ -245,14 +279,19 @@ func (r *run) sleep(d time.Duration) bool {
 	}
 }
 
-// missed is how many operations were due in an open loop and were never begun, since no caller was free.
-func (r *run) missed(res *Result) int64 {
-	if r.load.Rate == 0 {
-		return 0
+// missed is how many operations were due in an open loop and were never begun, since no caller was free, and how long the
+// first of them had waited by the end.
+func (r *run) missed() (n int64, oldest time.Duration) {
+	window, begun := r.rec.window(), r.tickets.Load()
+	if r.load.Rate == 0 || window <= 0 {
+		return 0, 0
 	}
-	due := int64(math.Ceil(res.Seconds * r.load.Rate))
+	due := int64(math.Ceil(window.Seconds() * r.load.Rate))
 	if r.load.Count > 0 {
 		due = min(due, r.load.Count)
 	}
-	return max(due-r.tickets.Load(), 0)
+	if due <= begun {
+		return 0, 0
+	}
+	return due - begun, window - r.turn(r.start, begun+1).Sub(r.start)
 }

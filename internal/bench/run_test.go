@@ -1,9 +1,12 @@
 package bench_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -91,8 +94,75 @@ func TestOpenLoop(t *testing.T) {
 		}
 		// One caller does 50 a second where 100 are due: the last one it begins was due after half a second.
 		r = run(t, t.Context(), bench.Load{Duration: time.Second, Rate: 100}, takes(1, 20*time.Millisecond), bench.Options{})
-		if r.All.Count != 50 || !near(r.All.Max, 510) || !near(r.All.Min, 20) || r.Missed != 50 {
-			t.Errorf("with one caller: %+v, %d missed; want 50 operations of 20 to 510 ms, and 50 missed", r.All, r.Missed)
+		if op := r.Operations[0]; op.Count != 50 || !near(op.Max, 510) || !near(op.Min, 20) || r.Missed != 50 {
+			t.Errorf("with one caller: %+v, %d missed; want 50 operations of 20 to 510 ms, and 50 missed", op, r.Missed)
+		}
+		// The others had waited for up to half a second when it ended.
+		if r.All.Count != 50 || !near(r.All.Max, 510) || !near(r.All.Min, 0.5) || r.All.P50 < 245 || r.All.P50 > 260 {
+			t.Errorf("with one caller: %+v; want 50 operations, and the latencies of 100", r.All)
+		}
+	})
+}
+
+// TestStallAtTheEnd: operations that were due while the system was away until the end, and never begun, are in the
+// percentiles with what they had waited.
+func TestStallAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		stalling := func(ctx context.Context) bench.Sample {
+			time.Sleep(time.Millisecond)
+			if time.Since(begin) < 2*time.Second {
+				return bench.Sample{}
+			}
+			<-ctx.Done()
+			return bench.Sample{Err: ctx.Err()}
+		}
+		r := run(t, t.Context(), bench.Load{Duration: 4 * time.Second, Rate: 200, Grace: 2 * time.Second},
+			[]bench.Caller{stalling, stalling}, bench.Options{})
+		if r.Missed < 390 || r.Missed > 400 || r.All.P99 < 1900 || r.Operations[0].Max > 10 || r.All.Errors != 2 {
+			t.Errorf("%d missed, all %+v, those that ended %+v; want half of them missed and a p99 of nearly 2 s", r.Missed, r.All, r.Operations[0])
+		}
+		checkTimeline(t, r)
+	})
+}
+
+// checkTimeline wants seconds that make up what was measured.
+func checkTimeline(t *testing.T, r *bench.Result) {
+	t.Helper()
+	sum := 0.0
+	for i, s := range r.Timeline {
+		if s.Second != i+1 || s.Seconds <= 0 || s.Seconds > 1 {
+			t.Errorf("second %+v", s)
+		}
+		sum += s.Seconds
+	}
+	if sum > r.Seconds+1e-9 || r.WithDrain < r.Seconds {
+		t.Errorf("the seconds are %v in all, of %v measured, %v with what was under way", sum, r.Seconds, r.WithDrain)
+	}
+}
+
+// TestSlowOpenLoop: what is measured is as long as asked for, also where nothing is due towards its end.
+func TestSlowOpenLoop(t *testing.T) {
+	for rate, want := range map[float64]int64{1: 5, 0.4: 2, 0.1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(t, t.Context(), bench.Load{Duration: 5 * time.Second, Rate: rate}, takes(3, time.Millisecond), bench.Options{})
+			if r.Seconds != 5 || r.All.Count != want || r.All.Rate != float64(want)/5 || r.Missed != 0 || r.Interrupted {
+				t.Errorf("%v a second: %v s, %+v, %d missed, interrupted: %v", rate, r.Seconds, r.All, r.Missed, r.Interrupted)
+			}
+			checkTimeline(t, r)
+		})
+	}
+}
+
+// TestWarmupDoesNotCount towards a bound, nor in an open loop: what began in it is not measured although it ends later.
+func TestWarmupDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, l := range []bench.Load{{Count: 100}, {Count: 100, Rate: 1000}, {Duration: time.Second, Rate: 100}} {
+			l.Warmup = 995 * time.Millisecond
+			r := run(t, t.Context(), l, takes(16, 10*time.Millisecond), bench.Options{})
+			if r.All.Count != 100 || r.Missed != 0 {
+				t.Errorf("%+v: %+v, %d missed, want 100", l, r.All, r.Missed)
+			}
 		}
 	})
 }
@@ -162,6 +232,61 @@ func TestGrace(t *testing.T) {
 	})
 }
 
+// TestInterruptInGrace: what is under way is given up at once, and the measurement is whole.
+func TestInterruptInGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) bench.Sample {
+			<-ctx.Done()
+			return bench.Sample{Err: ctx.Err()}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		begin := time.Now()
+		r := run(t, ctx, bench.Load{Duration: time.Second, Grace: time.Hour}, []bench.Caller{hang}, bench.Options{})
+		if took := time.Since(begin); took != 2*time.Second || r.Interrupted || r.Seconds != 1 || r.All.Errors != 1 {
+			t.Errorf("took %v, measured %v s, interrupted: %v, %+v", took, r.Seconds, r.Interrupted, r.All)
+		}
+		checkTimeline(t, r)
+	})
+}
+
+// TestInterruptInWarmup: nothing was measured, and nothing is told that was.
+func TestInterruptInWarmup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, rate := range []float64{0, 100} {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			r := run(t, ctx, bench.Load{Warmup: time.Minute, Duration: time.Minute, Rate: rate}, takes(2, time.Millisecond), bench.Options{})
+			cancel()
+			text, err := json.Marshal(r)
+			if err != nil || !r.Interrupted || r.Seconds != 0 || r.WithDrain != 0 || r.All.Count != 0 || r.Missed != 0 || bytes.Contains(text, []byte("null")) {
+				t.Errorf("%s, %v", text, err)
+			}
+		}
+	})
+}
+
+// TestOnlyFailures: a kind of operation that never succeeded is told of.
+func TestOnlyFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		caller := func(context.Context) bench.Sample {
+			n++
+			time.Sleep(time.Millisecond)
+			if n%2 == 0 {
+				return bench.Sample{Op: 1, Err: meta.ErrHalted}
+			}
+			return bench.Sample{}
+		}
+		r, err := bench.Run(t.Context(), bench.Load{Count: 10}, []string{"find", "commit", "trim"}, []bench.Caller{caller}, bench.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Operations) != 2 || r.Operations[0].Count != 5 || r.Operations[1].Op != "commit" || r.Operations[1].Errors != 5 || r.All.Errors != 5 {
+			t.Errorf("%+v, all %+v", r.Operations, r.All)
+		}
+	})
+}
+
 func TestErrorsAreCountedByCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errs := []error{&meta.Error{Code: meta.CodeStreamNotOpen, Message: "first", Inner: -1}, fmt.Errorf("append: %w", meta.ErrOutcomeUnknown),
@@ -212,7 +337,7 @@ func TestOwnStart(t *testing.T) {
 
 func TestBadLoad(t *testing.T) {
 	t.Parallel()
-	for _, l := range []bench.Load{{Duration: -1}, {Warmup: -1}, {Grace: -1}, {Count: -1}, {Rate: -1}, {Rate: 1e10}} {
+	for _, l := range []bench.Load{{Duration: -1}, {Warmup: -1}, {Grace: -1}, {Count: -1}, {Rate: -1}, {Rate: 1e10}, {Rate: math.NaN()}, {Rate: math.Inf(1)}} {
 		if _, err := bench.Run(t.Context(), l, oneOp, takes(1, 0), bench.Options{}); err == nil {
 			t.Errorf("%+v was taken", l)
 		}

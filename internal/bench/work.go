@@ -113,7 +113,7 @@ func (w Work) Validate(callers, targets int) error {
 	case callers < 1 || callers > 100_000:
 		return fmt.Errorf("%d callers, allowed are 1 to 100,000", callers)
 	case targets < k.nodes:
-		return fmt.Errorf("the work %s needs at least %d nodes", k.name, k.nodes)
+		return fmt.Errorf("the work %s needs at least %d nodes, or as many servers", k.name, k.nodes)
 	case w.ValueBytes < 8 || w.ValueBytes > 256<<10:
 		return fmt.Errorf("values of %d bytes, allowed are 8 to 256 KiB", w.ValueBytes)
 	case w.Keys < 1 || w.Keys > 10_000_000:

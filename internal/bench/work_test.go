@@ -282,7 +282,7 @@ func TestBadWork(t *testing.T) {
 	}{
 		{bench.Work{Kind: "sleep"}, 1, 1, "puts"},
 		{bench.Work{Kind: "puts"}, 0, 1, "callers"},
-		{bench.Work{Kind: "visible"}, 1, 1, "at least 2 nodes"},
+		{bench.Work{Kind: "visible"}, 1, 1, "at least 2 nodes, or as many servers"},
 		{bench.Work{Kind: "puts", ValueBytes: 7}, 1, 1, "8"},
 		{bench.Work{Kind: "puts", ValueBytes: 256<<10 + 1}, 1, 1, "256 KiB"},
 		{bench.Work{Kind: "puts", Keys: -1}, 1, 1, "keys"},
