@@ -15,6 +15,12 @@ type binaries struct{ self, headwater, echo, etcd, kine string }
 // kineTags are the build tags of kine's releases, its embedded message broker aside.
 const kineTags = "sqlite_unlock_notify,sqlite_vtable,sqlite_stat4,sqlite_preupdate_hook,sqlite_math_functions,sqlite_dbstat,sqlite_column_metadata"
 
+// kineC are the options of SQLite in kine's releases, which are for its C compiler.
+const kineC = "-DSQLITE_DEFAULT_MEMSTATUS=0 -DSQLITE_DISABLE_INTRINSIC -DSQLITE_ENABLE_COLUMN_METADATA -DSQLITE_ENABLE_DBPAGE_VTAB " +
+	"-DSQLITE_ENABLE_DBSTAT_VTAB -DSQLITE_ENABLE_MATH_FUNCTIONS -DSQLITE_ENABLE_MEMORY_MANAGEMENT -DSQLITE_ENABLE_OFFSET_SQL_FUNC " +
+	"-DSQLITE_ENABLE_PREUPDATE_HOOK -DSQLITE_ENABLE_RBU -DSQLITE_ENABLE_RTREE -DSQLITE_ENABLE_SESSION -DSQLITE_ENABLE_SNAPSHOT " +
+	"-DSQLITE_ENABLE_STAT4 -DSQLITE_ENABLE_UNLOCK_NOTIFY -DSQLITE_LIKE_DOESNT_MATCH_BLOBS -DSQLITE_THREADSAFE=1 -DSQLITE_WITHOUT_ZONEMALLOC"
+
 // build builds the programs into dir: Headwater from this checkout, the peers from the Go module proxy in the versions
 // that their go.mod files beside this one name. root is the folder of this module.
 func build(ctx context.Context, root, dir string, peers bool) (b binaries, versions map[string]string, err error) {
@@ -41,6 +47,7 @@ func build(ctx context.Context, root, dir string, peers bool) (b binaries, versi
 		say("building %s", filepath.Base(p.out))
 		cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false", "-o", p.out}, p.args...)...)
 		cmd.Dir = p.dir
+		cmd.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -g "+kineC) // no other one has C
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return b, nil, fmt.Errorf("build %s: %w\n%s", filepath.Base(p.out), err, out)
 		}

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/headwaterdb/headwater/internal/bench"
 )
 
 // What every writer writes.
@@ -176,17 +179,8 @@ func apiPostgres(work string, args ...string) measurement {
 		}
 		defer p.end()
 		f, err := e.bench(ctx, append([]string{"--server", p.addr, "--work", work, "--callers", strconv.Itoa(x)}, args...)...)
-		if err != nil {
-			return f, err
-		}
-		if work != "puts" {
-			return f, nil
-		}
-		st, err := headwaterStatus(ctx, p.addr)
-		if err == nil && st.AppliedIndex > 0 {
-			// The rows of the warm-up and of the preparation are among them; those are few.
-			f.Extra["rows a second"] = float64(st.AppliedIndex) / (e.time + e.warmup).Seconds()
-			f.Extra["commands in a row"] = f.Rate / f.Extra["rows a second"]
+		if rows := f.Extra["rows a second"]; err == nil && work == "puts" && rows > 0 {
+			f.Extra["commands in a row"] = f.Rate / rows
 		}
 		return f, err
 	}
@@ -198,7 +192,7 @@ const commandBytes = valueBytes + 60
 // echo measures the library that serves calls, and nothing else; beside, with the inserts that Headwater's server makes
 // at the same number of callers.
 func echo(beside bool) measurement {
-	return func(ctx context.Context, e *env, x int) (Figure, error) {
+	return func(ctx context.Context, e *env, x int) (f Figure, err error) {
 		dir, done, err := e.folder()
 		if err != nil {
 			return Figure{}, err
@@ -220,26 +214,32 @@ func echo(beside bool) measurement {
 				return Figure{}, fmt.Errorf("there is no figure of %q to take the inserts from", sAPI)
 			}
 			size := int(commandBytes * max(1, e.last("puts", sAPI, x, extra("commands in a row"))))
-			stop := e.background(ctx, job{Kind: "insert-postgres", Addr: dsn, ValueBytes: size, Rate: rows, Time: e.time + e.warmup + 2*time.Second})
-			defer stop()
+			stop := e.background(ctx, job{Kind: "insert-postgres", Addr: dsn, ValueBytes: size, Rate: rows, Time: e.time + e.warmup + time.Minute})
+			defer func() { err = errors.Join(err, stop()) }()
 		}
 		return e.load(ctx, job{Kind: "echo", Addr: p.addr, Callers: x, Connections: 1})
 	}
 }
 
-// background runs a job until stop is called.
-func (e *env) background(ctx context.Context, j job) (stop func()) {
+// background runs a job until stop is called, which returns why it ended if it did so before.
+func (e *env) background(ctx context.Context, j job) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	text, _ := json.Marshal(j) // plain fields: it cannot fail
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
-		var ignored json.RawMessage
-		_ = child(ctx, &ignored, e.bin.self, "-job", string(text)) // it is cut off
+		var r bench.Result
+		err := child(ctx, &r, e.bin.self, "-job", string(text))
+		switch {
+		case ctx.Err() != nil: // it was cut off
+			err = nil
+		case err == nil:
+			err = fmt.Errorf("the load in the background ended before the measurement: %d operations, %d errors", r.All.Count, r.All.Errors)
+		}
+		ended <- err
 	}()
-	return func() {
+	return func() error {
 		cancel()
-		<-ended
+		return <-ended
 	}
 }
 
@@ -272,9 +272,13 @@ func commitArgs(x int) []string {
 		"--objects", strconv.Itoa(x)}
 }
 
+// longer is how many times as long as others commits over large states are measured: over several collections of the
+// garbage and, beside snapshots, over whole ones.
+const longer = 6
+
 func commits(interval string) measurement {
 	return func(ctx context.Context, e *env, x int) (Figure, error) {
-		args := commitArgs(x)
+		args := append(commitArgs(x), "--duration", (longer * e.time).String())
 		if interval != "" {
 			args = append(args, "--snapshot-interval", interval)
 		}
@@ -282,15 +286,15 @@ func commits(interval string) measurement {
 	}
 }
 
-// withSnapshots commits while snapshots are made as often as the default wants. Then one more is made, for the last one may
-// have been broken off with the measurement, and a server is started on it.
+// withSnapshots commits while one snapshot after another is made. Then one more is made, for the last one was broken off with
+// the measurement, and a server is started on it.
 func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 	dsn, drop, err := e.database(ctx)
 	if err != nil {
 		return Figure{}, err
 	}
 	defer drop()
-	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init"}, commitArgs(x)...)...)
+	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots", "--duration", (longer * e.time).String()}, commitArgs(x)...)...)
 	if err != nil {
 		return f, err
 	}

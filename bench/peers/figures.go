@@ -45,6 +45,8 @@ type Results struct {
 	Quick    bool              `json:"quick"` // a trial of the instrument, not a measurement
 	Rounds   int               `json:"rounds"`
 	Seconds  float64           `json:"seconds"` // of each measurement
+	Flags    string            `json:"flags,omitempty"`
+	Sync     float64           `json:"syncMs,omitempty"` // median of a write of 4 KiB and fdatasync on the disk, alone
 	Machine  bench.Machine     `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Disk     string            `json:"disk"`              // the file system that everything writes to
@@ -78,7 +80,20 @@ func (r *Results) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path) // whole or not at all
+}
+
+// failed is how many measurements failed.
+func (r *Results) failed() (n int) {
+	for _, f := range r.Figures {
+		if f.Failed != "" {
+			n++
+		}
+	}
+	return n
 }
 
 func readResults(path string) (*Results, error) {
@@ -87,7 +102,13 @@ func readResults(path string) (*Results, error) {
 		return nil, err
 	}
 	r := new(Results)
-	return r, json.Unmarshal(b, r)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(r.Figures) == 0 {
+		return nil, fmt.Errorf("%s holds no figures", path)
+	}
+	return r, nil
 }
 
 // at returns the figures of a series at x that are measurements.

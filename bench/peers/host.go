@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -33,6 +36,31 @@ func fileSystemOf(dir, mounts string) string {
 		}
 	}
 	return kind
+}
+
+// syncTime is how long a write of 4 KiB at the end of a file takes with fdatasync, in milliseconds, the median of many: what
+// durable costs on this disk.
+func syncTime(dir string) (float64, error) {
+	f, err := os.CreateTemp(dir, "sync")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	page := make([]byte, 4096)
+	took := make([]float64, 501)
+	for i := range took {
+		begin := time.Now()
+		if _, err := f.Write(page); err != nil {
+			return 0, err
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return 0, err
+		}
+		took[i] = float64(time.Since(begin)) / 1e6
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
 }
 
 func serverVersion(ctx context.Context, p *dbtest.Postgres) (version string, err error) {

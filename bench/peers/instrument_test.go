@@ -47,11 +47,8 @@ func TestRatioIsOfRounds(t *testing.T) {
 	t.Parallel()
 	r := results("puts", 1, map[string][]float64{"a": {20, 2, 60}, "b": {10, 1, 30}})
 	p := func(s string) place { return place{"puts", s, 1, rate, "/s"} }
-	if got, err := r.ratio(p("a"), p("b")); err != nil || got != 2 {
-		t.Errorf("ratio %v, %v, want 2", got, err)
-	}
 	v := r.atLeast("what", "≥ 2", p("a"), p("b"), 2)
-	if !v.met || v.ratio != "2.00" || v.seen != "20/s against 10/s" || v.word() != "met" {
+	if !v.met || v.ratio != "2.00" || v.rounds != "2.00 to 2.00" || v.seen != "20/s against 10/s" || v.word() != "met" {
 		t.Errorf("%+v", v)
 	}
 	if v := r.atLeast("what", "≥ 2.1", p("a"), p("b"), 2.1); v.met || v.word() != "**not met**" {
@@ -133,8 +130,8 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page has no section %q", ex.title)
 		}
 	}
-	for _, want := range []string{"| ≥ 12 × etcd | 5,000/s against 2,000/s | 2.50 | **not met** |", "etcd v3", "3 rounds of 5 s",
-		"| an idle server, resident memory | ≤ 40 MiB | 5 MiB |  | met |"} {
+	for _, want := range []string{"| ≥ 12 × etcd | 5,000/s against 2,000/s | 2.50 | 2.50 to 2.50 | **not met** |", "etcd v3", "3 rounds of 5 s",
+		"| an idle server, resident memory | ≤ 40 MiB | 5 MiB |  | 5 MiB to 5 MiB | met |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -237,8 +234,33 @@ func TestFlags(t *testing.T) {
 			t.Errorf("%s is measured without -peers", s.name)
 		}
 	}
-	if err := run(t.Context(), options{}); err == nil {
-		t.Error("it ran without -out")
+	// Refused before anything is built or written.
+	out := filepath.Join(t.TempDir(), "out")
+	good := options{out: out, callers: "1", nodes: "1", streams: "1", only: "^serve$", rounds: 1, time: time.Second}
+	for what, spoil := range map[string]func(*options){"no -out": func(o *options) { o.out = "" }, "no rounds": func(o *options) { o.rounds = 0 },
+		"no time": func(o *options) { o.time = 0 }, "a negative warm-up": func(o *options) { o.warmup = -1 }} {
+		o := good
+		spoil(&o)
+		if err := run(t.Context(), o); err == nil {
+			t.Errorf("it ran with %s", what)
+		}
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a folder was made")
+	}
+	for _, text := range []string{"", "null", "{}", "{", `{"figures":[]}`} {
+		path := filepath.Join(t.TempDir(), rawFile)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), options{out: filepath.Dir(path), render: true}); err == nil {
+			t.Errorf("pages were written from %q", text)
+		}
+		o := good
+		o.out, o.keep = filepath.Dir(path), true
+		if err := run(t.Context(), o); err == nil {
+			t.Errorf("figures were kept of %q", text)
+		}
 	}
 }
 
@@ -284,6 +306,9 @@ func TestResultsAreReadBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), rawFile)
 	r := results("puts", 1, map[string][]float64{"a": {1, 2}})
+	if n := r.failed(); n != 0 {
+		t.Errorf("%d measurements failed", n)
+	}
 	if err := r.write(path); err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func runJob(ctx context.Context, text string, out io.Writer) error {
 		return fmt.Errorf("%s: %w", j.Kind, err)
 	}
 	defer end()
-	r, err := bench.Run(ctx, bench.Load{Duration: j.Time, Warmup: j.Warmup, Rate: j.Rate}, []string{j.Kind}, calls, bench.Options{})
+	r, err := bench.Run(ctx, bench.Load{Duration: j.Time, Warmup: j.Warmup, Rate: j.Rate, Grace: 10 * time.Second}, []string{j.Kind}, calls, bench.Options{})
 	if err != nil {
 		return err
 	}

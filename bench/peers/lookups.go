@@ -18,7 +18,7 @@ const slicesOfStream = 10
 type view struct{ state *meta.State }
 
 // lookups measures reads of a state with n streams of ten slices each, beside look-ups in the map that the state is made
-// of: nanoseconds each, the least of several interleaved rounds, since whatever else runs only adds.
+// of: nanoseconds each, the median of several interleaved rounds.
 func lookups(n int, took time.Duration) (map[string]float64, error) {
 	state, err := filled(n)
 	if err != nil {
@@ -49,20 +49,22 @@ func lookups(n int, took time.Duration) (map[string]float64, error) {
 			}
 		}},
 	}
-	least := map[string]float64{}
+	times := map[string][]float64{}
 	const rounds = 5
 	for range rounds {
 		for _, l := range loops {
-			ns := timeOf(l.do, took/time.Duration(rounds*len(loops)))
-			if have, ok := least[l.name]; !ok || ns < have {
-				least[l.name] = ns
-			}
+			times[l.name] = append(times[l.name], timeOf(l.do, took/time.Duration(rounds*len(loops))))
 		}
 	}
 	if sink == 0 || len(found.Slices) != slicesOfStream {
 		return nil, fmt.Errorf("the look-ups found %d slices, want %d", len(found.Slices), slicesOfStream)
 	}
-	return least, nil
+	middle := map[string]float64{}
+	for name, ns := range times {
+		slices.Sort(ns)
+		middle[name] = ns[rounds/2]
+	}
+	return middle, nil
 }
 
 // timeOf repeats do for about the time given and returns nanoseconds for one.

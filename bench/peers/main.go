@@ -86,6 +86,9 @@ func run(ctx context.Context, o options) error {
 		}
 		return writePages(o.out, r)
 	}
+	if o.rounds < 1 || o.time <= 0 || o.warmup < 0 {
+		return fmt.Errorf("-rounds %d and -time %v must be above 0, and -warmup %v not below", o.rounds, o.time, o.warmup)
+	}
 	if o.quick {
 		o.rounds, o.time, o.warmup, o.callers, o.nodes, o.streams = 1, 500*time.Millisecond, 200*time.Millisecond, "1,64", "1,2", "1000"
 	}
@@ -138,7 +141,20 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 	if err != nil {
 		return err
 	}
+	// What must fail fails before anything is built.
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
+		Machine: machine, Flags: o.flags()}
+	raw := filepath.Join(o.out, rawFile)
+	part := raw + ".part" // takes the place of the figures of an earlier run when all is measured
+	if o.keep {
+		if err := r.keep(raw, all); err != nil {
+			return err
+		}
+	}
+	if err := r.write(part); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp(o.dir, "headwater-peers-")
@@ -153,8 +169,8 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		return err
 	}
-	bin, versions, err := build(ctx, root, dir, o.peers)
-	if err != nil {
+	r.Disk = fileSystem(dir)
+	if r.Sync, err = syncTime(dir); err != nil {
 		return err
 	}
 	server, stop, err := dbtest.StartPostgres("shared_buffers = 256MB", "max_wal_size = 4GB",
@@ -163,21 +179,36 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 		return err
 	}
 	defer stop()
-	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
-		Machine: machine, Versions: versions, Disk: fileSystem(dir)}
-	if o.keep {
-		if err := r.keep(filepath.Join(o.out, rawFile), all); err != nil {
-			return err
-		}
+	bin, versions, err := build(ctx, root, dir, o.peers)
+	if err != nil {
+		return err
 	}
+	r.Versions = versions
 	e := &env{bin: bin, postgres: server, dir: dir, time: o.time, warmup: o.warmup, results: r}
 	if r.Versions["postgresql"], err = serverVersion(ctx, server); err != nil {
 		return err
 	}
-	if err := e.run(ctx, all, o.rounds, func() error { return r.write(filepath.Join(o.out, rawFile)) }); err != nil {
+	if err := e.run(ctx, all, o.rounds, func() error { return r.write(part) }); err != nil {
+		return fmt.Errorf("%w; what was measured is in %s", err, part)
+	}
+	if n := r.failed(); n > 0 {
+		return fmt.Errorf("%d of %d measurements failed; what was measured is in %s", n, len(r.Figures), part)
+	}
+	if err := os.Rename(part, raw); err != nil {
 		return err
 	}
 	return writePages(o.out, r)
+}
+
+// flags are those that say what is measured, as they are given.
+func (o options) flags() string {
+	var given []string
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "out" && f.Name != "dir" {
+			given = append(given, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+		}
+	})
+	return strings.Join(given, " ")
 }
 
 // moduleRoot is the folder of this module: with go run, the one that it runs in.

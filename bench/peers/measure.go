@@ -165,7 +165,12 @@ type benchReport struct {
 	Log *struct {
 		Rows, Commands, Bytes, Conflicts, Seconds float64
 	}
-	Nodes  []struct{ Rate float64 }
+	Nodes     []struct{ Rate float64 }
+	Snapshots *struct {
+		Stored, Failed int
+		Seconds        []float64
+		Example        string
+	}
 	Result *bench.Result
 }
 
@@ -181,11 +186,22 @@ func (e *env) bench(ctx context.Context, args ...string) (Figure, error) {
 	f.Extra = map[string]float64{}
 	if l := r.Log; l != nil && l.Rows > 0 {
 		f.Extra["rows a second"] = l.Rows / l.Seconds
-		f.Extra["bytes of a row"] = l.Bytes / l.Rows
-		f.Extra["commands in a row"] = l.Commands / l.Rows
-		f.Extra["lost races"] = l.Conflicts / (l.Rows + l.Conflicts)
+		if l.Commands > 0 { // a server tells only of rows
+			f.Extra["bytes of a row"] = l.Bytes / l.Rows
+			f.Extra["commands in a row"] = l.Commands / l.Rows
+			f.Extra["lost races"] = l.Conflicts / (l.Rows + l.Conflicts)
+		}
 	}
-	if len(r.Nodes) > 1 {
+	if s := r.Snapshots; s != nil {
+		f.Extra["snapshots stored meanwhile"] = float64(s.Stored)
+		if s.Stored > 0 {
+			f.Extra["seconds of the first one"] = s.Seconds[0]
+		}
+		if s.Failed > 0 {
+			return f, fmt.Errorf("%d snapshots failed: %s", s.Failed, s.Example)
+		}
+	}
+	if len(r.Nodes) > 1 && r.Nodes[len(r.Nodes)-1].Rate > 0 { // or there were fewer callers than nodes
 		least, most := r.Nodes[0].Rate, r.Nodes[0].Rate
 		for _, n := range r.Nodes {
 			least, most = min(least, n.Rate), max(most, n.Rate)

@@ -28,9 +28,17 @@ func pages(r *Results) (page string, plots map[string]string) {
 	var b strings.Builder
 	plots = map[string]string{}
 	head(&b, r)
-	fmt.Fprint(&b, "## The bars\n\nSeen are medians over the rounds; a ratio is the median of the rounds' ratios. \"etcd\" is etcd with one connection or\nwith sixteen, whichever did more in that round.\n\n| what | bar | seen | ratio | |\n|---|---|---|---|---|\n")
+	fmt.Fprint(&b, "## The bars\n\nSeen are medians over the rounds; a ratio is the median of the rounds' ratios. \"etcd\" is etcd with one connection or\nwith sixteen, whichever did more in that round. The rounds differ as the last column but one tells.\n\n| what | bar | seen | ratio | rounds | |\n|---|---|---|---|---|---|\n")
+	unmeasured := 0
 	for _, v := range r.verdicts() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", v.what, v.needs, v.seen, v.ratio, r.word(v))
+		if v.err != nil {
+			unmeasured++
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", v.what, v.needs, v.seen, v.ratio, v.rounds, r.word(v))
+	}
+	if unmeasured > 0 {
+		fmt.Fprintf(&b, "\nBars that were not measured: %d.\n", unmeasured)
 	}
 	for _, ex := range experiments(nil, nil, nil, true) {
 		section(&b, r, ex, plots)
@@ -53,6 +61,12 @@ func head(b *strings.Builder, r *Results) {
 	}
 	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n",
 		strings.Join(versions, ", "), m.Load, lowest, highest)
+	if r.Flags != "" {
+		fmt.Fprintf(b, "- `make bench-peers BENCHFLAGS='%s'`\n", r.Flags)
+	}
+	if r.Sync > 0 {
+		fmt.Fprintf(b, "- a write of 4 KiB with fdatasync on that disk, alone: %s ms\n", digits(r.Sync))
+	}
 	for _, run := range r.Earlier {
 		fmt.Fprintf(b, "- of an earlier run: %s\n", run)
 	}

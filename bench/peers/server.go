@@ -94,7 +94,7 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// startEtcd starts one etcd node with its defaults, which are durable.
+// startEtcd starts one etcd node with its defaults, which are durable, but for its log and for room enough on the disk.
 func startEtcd(ctx context.Context, bin, dir string) (*process, error) {
 	addr, err := freeAddr()
 	if err != nil {
@@ -118,13 +118,14 @@ func startEtcd(ctx context.Context, bin, dir string) (*process, error) {
 // its default, acknowledged writes may be lost with the power.
 const kineSQLite = "?_journal_mode=WAL&_busy_timeout=30000&_synchronous=FULL&_txlock=immediate&_stmt_cache_size=20&cache=shared"
 
-// startKine starts kine on a database.
+// startKine starts kine on a database. It takes a connection for each call that waits, and by default keeps 20 of them: with
+// more callers it would open others all the time, at a third of the rate. A bound on those that are open stops it altogether.
 func startKine(ctx context.Context, bin, dir, endpoint string) (*process, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(dir, bin, "--listen-address=tcp://"+addr, "--endpoint="+endpoint, "--metrics-bind-address=0",
+	p, err := launch(dir, bin, "--listen-address=tcp://"+addr, "--endpoint="+endpoint, "--metrics-bind-address=0", "--datastore-max-idle-connections=1100",
 		"--slow-sql-threshold=0", "--slow-sql-warning-threshold=0")
 	if err != nil {
 		return nil, err
