@@ -33,6 +33,13 @@ type Figure struct {
 // figureOf takes what is compared out of a result.
 func figureOf(r *bench.Result) Figure {
 	f := Figure{Rate: r.All.Rate, P50: r.All.P50, P99: r.All.P99, P999: r.All.P999, Errors: r.All.Errors}
+	f.Extra = map[string]float64{}
+	if p, n := r.Processor, r.All.Rate*r.Seconds; p != nil && n > 0 {
+		f.Extra["µs of the load"] = p.Own / n * 1e6
+		f.Extra["µs of the rest"] = max(p.Busy-p.Own, 0) / n * 1e6
+		f.Extra["% idle"] = 100 * p.Idle / (p.Busy + p.Idle + p.Stolen)
+		f.Extra["% stolen"] = 100 * p.Stolen / (p.Busy + p.Idle + p.Stolen)
+	}
 	if len(r.Errors) > 0 {
 		f.Example = fmt.Sprintf("%.100s", r.Errors[0].Example)
 	}

@@ -183,7 +183,6 @@ func (e *env) bench(ctx context.Context, args ...string) (Figure, error) {
 		return Figure{}, err
 	}
 	f := figureOf(r.Result)
-	f.Extra = map[string]float64{}
 	if l := r.Log; l != nil && l.Rows > 0 {
 		f.Extra["rows a second"] = l.Rows / l.Seconds
 		if l.Commands > 0 { // a server tells only of rows

@@ -225,6 +225,17 @@ func (r *benchReport) heading(out io.Writer) {
 		}
 		fmt.Fprintln(tab)
 	}
+	if p, n := r.Result.Processor, r.Result.All.Rate*r.Result.Seconds; p != nil && n > 0 {
+		fmt.Fprintf(tab, "processor\t%s an operation in this process", latency(p.Own/n*1e3))
+		if rest := p.Busy - p.Own; rest > 0 {
+			fmt.Fprintf(tab, ", %s elsewhere on this machine", latency(rest/n*1e3))
+		}
+		fmt.Fprintf(tab, ", %.0f%% idle", 100*p.Idle/(p.Busy+p.Idle+p.Stolen))
+		if share := p.Stolen / (p.Busy + p.Idle + p.Stolen); share >= 0.01 {
+			fmt.Fprintf(tab, ", %.0f%% taken by other machines on its host", 100*share)
+		}
+		fmt.Fprintln(tab)
+	}
 	if s := r.Snapshots; s != nil {
 		fmt.Fprintf(tab, "snapshots\t%d stored", s.Stored)
 		if s.Stored > 0 {

@@ -16,12 +16,26 @@ type Result struct {
 	Interrupted bool      `json:"interrupted"`
 	// Missed counts the operations of an open loop that were due and never begun, since no caller was free. They are in the
 	// latencies of All, each with what it had waited at the end.
-	Missed     int64        `json:"missed"`
+	Missed int64 `json:"missed"`
+	// Processor is the processor time that was used meanwhile; nil where the system does not tell.
+	Processor  *Processor   `json:"processor,omitempty"`
 	All        Summary      `json:"all"`
 	Operations []Summary    `json:"operations"`
 	Errors     []ErrorCount `json:"errors"`
 	Timeline   []Second     `json:"timeline"`
 	PerCaller  []int64      `json:"-"` // operations of each caller that ended in time
+}
+
+// Processor is processor time, in seconds of all cores together.
+type Processor struct {
+	Own    float64 `json:"ownSeconds"`    // of this process
+	Busy   float64 `json:"busySeconds"`   // of this machine, this process among it
+	Idle   float64 `json:"idleSeconds"`   // of this machine
+	Stolen float64 `json:"stolenSeconds"` // given to other machines on the same host
+}
+
+func (p Processor) minus(q Processor) Processor {
+	return Processor{p.Own - q.Own, p.Busy - q.Busy, p.Idle - q.Idle, p.Stolen - q.Stolen}
 }
 
 // Summary is what was measured of one kind of operation, or of all.

@@ -102,10 +102,25 @@ func Run(ctx context.Context, load Load, ops []string, callers []Caller, o Optio
 		wg.Wait()
 		close(done)
 	}()
+	var used *Processor
+	began, ended := o.Began, o.Ended
+	if before, ok := processorTime(); ok {
+		o.Began = func() {
+			began()
+			before, _ = processorTime() // it told a moment ago
+		}
+		o.Ended = func() {
+			if now, ok := processorTime(); ok {
+				now = now.minus(before)
+				used = &now
+			}
+			ended()
+		}
+	}
 	interrupted := r.watch(ctx, done, giveUp, o)
 	missed, oldest := r.missed()
 	res := r.rec.result(time.Now(), missed, oldest)
-	res.Interrupted = interrupted
+	res.Interrupted, res.Processor = interrupted, used
 	return res, nil
 }
 

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package bench
+
+func processorTime() (Processor, bool) { return Processor{}, false }
