@@ -59,6 +59,7 @@ func (o Options) withDefaults() Options {
 const (
 	maxRequestBytes = 8<<20 + 64<<10 // a full row of commands, and what is around them
 	maxStreams      = 4096           // calls at once on one connection
+	streamWorkers   = 1024           // goroutines that wait for calls: a new one for each would grow its stack each time
 	headerTimeout   = 10 * time.Second
 	bodyTimeout     = 30 * time.Second
 	idleTimeout     = 5 * time.Minute
