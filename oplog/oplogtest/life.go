@@ -112,7 +112,14 @@ func testClosed(t *testing.T, db Database) {
 	}
 	w := writeSnapshot(t, other, 1, []byte("s"))
 	waiting := make(chan error)
-	go func() { waiting <- other.Wait(patient(t), 2) }()
+	go func() {
+		for ctx := patient(t); ; { // a wait may end early for no reason
+			if err := other.Wait(ctx, 2); err != nil {
+				waiting <- err
+				return
+			}
+		}
+	}()
 	if err := other.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
