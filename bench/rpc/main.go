@@ -35,8 +35,10 @@ func main() {
 	rounds := flag.Int("rounds", 3, "interleaved rounds; the median is printed")
 	flag.Parse()
 	if *serve != "" {
-		defer heap.Hold()() // as headwater serve does
-		log.Fatal(runServer(*serve))
+		release := heap.Hold() // as headwater serve does
+		err := runServer(*serve)
+		release()
+		log.Fatal(err)
 	}
 	if err := measure(strings.Split(*servers, ","), strings.Split(*clients, ","), strings.Split(*callers, ","),
 		*conns, *took, *rounds); err != nil {

@@ -196,11 +196,8 @@ func checkProfile(file, db string) error {
 	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
 		return nil // a pipe, say
 	}
-	if path, ok := strings.CutPrefix(db, "sqlite:"); ok {
-		path, _, _ = strings.Cut(path, "?")
-		if filepath.Clean(path) == filepath.Clean(file) {
-			return usagef("--cpuprofile names the file of the database")
-		}
+	if kind, path, err := backendOf(db); err == nil && kind.scheme == "sqlite" && filepath.Clean(path) == filepath.Clean(file) {
+		return usagef("--cpuprofile names the file of the database")
 	}
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {

@@ -25,6 +25,7 @@ type benchReport struct {
 	Result    *bench.Result   `json:"result"`
 
 	before      benchLog
+	known       bool      // before is
 	begin       time.Time // of what is measured
 	stopMaking  func()    // of snapshots
 	makingEnded chan struct{}
@@ -94,13 +95,14 @@ func (a *app) newBenchReport(o *benchOptions, b *benchTargets, embedded bool) *b
 	return r
 }
 
-func (c *logCounts) now() benchLog {
-	return benchLog{Rows: c.rows.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Conflicts: c.conflicts.Load()}
+func (c *logCounts) now() (benchLog, bool) {
+	return benchLog{Rows: c.rows.Load(), Commands: c.commands.Load(), Bytes: c.bytes.Load(), Conflicts: c.conflicts.Load()}, true
 }
 
 // began notes where the log is when what is measured begins, and begins to make snapshots.
 func (r *benchReport) began(b *benchTargets, snapshots bool) {
-	r.before, r.begin = b.logNow(), time.Now()
+	r.before, r.known = b.logNow()
+	r.begin = time.Now()
 	if !snapshots {
 		return
 	}
@@ -114,19 +116,17 @@ func (r *benchReport) began(b *benchTargets, snapshots bool) {
 }
 
 // make makes one snapshot after another until ctx ends.
-func (s *benchSnapshots) make(ctx context.Context, snapshot func(context.Context) error) {
+func (s *benchSnapshots) make(ctx context.Context, snapshot func(context.Context) (uint64, error)) {
 	for ctx.Err() == nil {
 		begin := time.Now()
-		err := snapshot(ctx)
+		_, err := snapshot(ctx)
 		switch {
 		case ctx.Err() != nil: // broken off
 		case err != nil:
 			s.Failed, s.Example = s.Failed+1, err.Error()
-			sleep := time.NewTimer(time.Second)
 			select {
-			case <-sleep.C:
+			case <-time.After(time.Second):
 			case <-ctx.Done():
-				sleep.Stop()
 			}
 		default:
 			s.Stored++
@@ -141,8 +141,8 @@ func (r *benchReport) ended(b *benchTargets) {
 		r.stopMaking()
 		<-r.makingEnded
 	}
-	l := b.logNow()
-	if l.Rows < 0 || r.before.Rows < 0 {
+	l, ok := b.logNow()
+	if !ok || !r.known {
 		return
 	}
 	r.Log = &benchLog{l.Rows - r.before.Rows, l.Commands - r.before.Commands, l.Bytes - r.before.Bytes, l.Conflicts - r.before.Conflicts,

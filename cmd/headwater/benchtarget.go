@@ -20,30 +20,10 @@ type benchTargets struct {
 	targets []bench.Target
 	server  string // the version of the server's program; empty: in this process
 	backend string
-	log     logCounts
-	client  *client.Client // one of a server; nil: in this process
-	store   *headwater.Store
-	close   func() error
-}
-
-// logNow is where the log is now; of servers only the rows are known, and -1 where they do not say.
-func (b *benchTargets) logNow() benchLog {
-	if b.client == nil {
-		return b.log.now()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	st, err := b.client.Status(ctx)
-	if err != nil {
-		return benchLog{Rows: -1}
-	}
-	return benchLog{Rows: int64(st.AppliedIndex)}
-}
-
-// snapshot makes a snapshot on the first node of this process.
-func (b *benchTargets) snapshot(ctx context.Context) error {
-	_, err := b.store.Snapshot(ctx)
-	return err
+	// logNow tells where the log is now; of servers only the rows are known, and ok is false where they do not say.
+	logNow   func() (l benchLog, ok bool)
+	snapshot func(ctx context.Context) (index uint64, err error) // on the first node of this process
+	close    func() error
 }
 
 // logCounts counts what the nodes of this process do to the log.
@@ -51,7 +31,8 @@ type logCounts struct{ rows, commands, bytes, conflicts atomic.Int64 }
 
 // openNodes opens n nodes on the database of --db, each with a log of its own, as n processes would have.
 func (a *app) openNodes(ctx context.Context, n int, why purpose, snapshots int) (_ *benchTargets, err error) {
-	b := &benchTargets{}
+	counts := new(logCounts)
+	b := &benchTargets{logNow: counts.now}
 	var closing []func() error
 	b.close = func() error {
 		var errs []error
@@ -74,11 +55,11 @@ func (a *app) openNodes(ctx context.Context, n int, why purpose, snapshots int) 
 		var o headwater.Options
 		o.Engine.SnapshotInterval = snapshots
 		o.Engine.Events.Appended = func(_ oplog.Index, commands, bytes int, _ time.Duration) {
-			b.log.rows.Add(1)
-			b.log.commands.Add(int64(commands))
-			b.log.bytes.Add(int64(bytes))
+			counts.rows.Add(1)
+			counts.commands.Add(int64(commands))
+			counts.bytes.Add(int64(bytes))
 		}
-		o.Engine.Events.Conflict = func(oplog.Index) { b.log.conflicts.Add(1) }
+		o.Engine.Events.Conflict = func(oplog.Index) { counts.conflicts.Add(1) }
 		changed := make(chan struct{}, 1)
 		notify(&o.Engine.Events.StateOf, changed)
 		store, err := headwater.Open(ctx, log, o)
@@ -92,8 +73,8 @@ func (a *app) openNodes(ctx context.Context, n int, why purpose, snapshots int) 
 		if c := store.Status().Condition; stuck(c) {
 			return nil, unavailable(fmt.Errorf("node %d is %s", i+1, c), "headwater status tells why")
 		}
-		if b.store == nil {
-			b.store = store
+		if i == 0 {
+			b.snapshot = store.Snapshot
 		}
 		b.targets = append(b.targets, storeTarget{Proposer: session.New().Wrap(store), store: store})
 		b.backend = store.Status().Backend
@@ -130,7 +111,7 @@ func (a *app) openClients(ctx context.Context, n, gather int) (*benchTargets, er
 			b.targets = append(b.targets, clientTarget{c})
 		}
 	}
-	b.client = clients[0]
+	b.logNow = func() (benchLog, bool) { return rowsOf(clients[0]) }
 	cluster := ""
 	for i, s := range servers {
 		st, err := clients[i].Status(ctx)
@@ -144,6 +125,14 @@ func (a *app) openClients(ctx context.Context, n, gather int) (*benchTargets, er
 		cluster, b.server, b.backend = st.ClusterID, st.Version, st.Backend
 	}
 	return b, nil
+}
+
+// rowsOf asks a server where its log is.
+func rowsOf(c *client.Client) (l benchLog, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	st, err := c.Status(ctx)
+	return benchLog{Rows: int64(st.AppliedIndex)}, err == nil
 }
 
 // storeTarget is a node in this process.

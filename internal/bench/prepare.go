@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -122,11 +121,12 @@ func (p *Plan) register(ctx context.Context, n int) error {
 func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) meta.Command, take func(i int, a meta.Answer)) error {
 	s.expect(n)
 	next := atomic.Int64{}
-	var first firstError
+	ctx, fail := context.WithCancelCause(ctx) // the first failure ends all
+	defer fail(nil)
 	var wg sync.WaitGroup
 	for range atOnce {
 		wg.Go(func() {
-			for ctx.Err() == nil && first.none() {
+			for ctx.Err() == nil {
 				at := int(next.Add(perCall)) - perCall
 				if at >= n {
 					return
@@ -137,7 +137,7 @@ func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) 
 				}
 				for i, a := range p.targets[at/perCall%len(p.targets)].Propose(ctx, batch...) {
 					if a.Err != nil {
-						first.set(fmt.Errorf("prepare: %w", a.Err))
+						fail(fmt.Errorf("prepare: %w", a.Err))
 						return
 					}
 					take(at+i, a)
@@ -147,19 +147,7 @@ func (p *Plan) chunks(ctx context.Context, n int, s *steps, command func(i int) 
 		})
 	}
 	wg.Wait()
-	return cmp.Or(first.get(), ctx.Err())
-}
-
-// firstError keeps the first of the errors that several goroutines meet, which most often all have one cause.
-type firstError struct{ err atomic.Pointer[error] }
-
-func (f *firstError) set(err error) { f.err.CompareAndSwap(nil, &err) }
-func (f *firstError) none() bool    { return f.err.Load() == nil }
-func (f *firstError) get() error {
-	if err := f.err.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
 func (p *Plan) writeKeys(ctx context.Context, s *steps) error {
@@ -204,18 +192,19 @@ func (p *Plan) fill(ctx context.Context, s *steps) error {
 	}
 	s.expect(n)
 	var next atomic.Int64
-	var first firstError
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var wg sync.WaitGroup
 	for _, c := range p.callers {
 		wg.Go(func() {
-			for ctx.Err() == nil && first.none() {
+			for ctx.Err() == nil {
 				if next.Add(1) > int64(n) {
 					return
 				}
 				for op := opPrepare; op == opPrepare; {
 					sample := c.commit(ctx)
 					if op = sample.Op; sample.Err != nil {
-						first.set(fmt.Errorf("prepare: %s: %w", Operations[op], sample.Err))
+						fail(fmt.Errorf("prepare: %s: %w", Operations[op], sample.Err))
 						return
 					}
 				}
@@ -224,7 +213,7 @@ func (p *Plan) fill(ctx context.Context, s *steps) error {
 		})
 	}
 	wg.Wait()
-	return cmp.Or(first.get(), ctx.Err())
+	return context.Cause(ctx)
 }
 
 func seeded(seed uint64, i int) *mrand.Rand { return mrand.New(mrand.NewPCG(seed, uint64(i))) }

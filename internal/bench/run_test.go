@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -342,25 +341,5 @@ func TestBadLoad(t *testing.T) {
 		if _, err := bench.Run(t.Context(), l, oneOp, takes(1, 0), bench.Options{}); err == nil {
 			t.Errorf("%+v was taken", l)
 		}
-	}
-}
-
-// TestProcessor: the processor time is that of what is measured, not of the warm-up. It is not parallel: what other tests use
-// would be in it.
-func TestProcessor(t *testing.T) {
-	const warmup = 300 * time.Millisecond
-	begin := time.Now()
-	busyFirst := func(context.Context) bench.Sample {
-		for time.Since(begin) < warmup-10*time.Millisecond {
-		}
-		time.Sleep(time.Millisecond)
-		return bench.Sample{}
-	}
-	r := run(t, t.Context(), bench.Load{Warmup: warmup, Duration: 100 * time.Millisecond}, []bench.Caller{busyFirst}, bench.Options{})
-	if runtime.GOOS != "linux" && r.Processor == nil {
-		t.Skip("the system does not tell")
-	}
-	if p := r.Processor; p == nil || p.Own < 0 || p.Own > warmup.Seconds()/2 || p.Busy+p.Idle+p.Stolen <= 0 {
-		t.Errorf("%+v", p)
 	}
 }

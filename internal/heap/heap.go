@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// Floor is how many bytes of garbage gather before they are collected, however small the state.
-const Floor = 64 << 20
+// floor is how many bytes of garbage gather before they are collected, however small the state.
+const floor = 64 << 20
 
 // Hold holds the floor until the function that it returns is called. Without it the collector would look at the stacks of a
 // thousand callers many times a second, for a quarter of all the work done. It reserves memory that is never touched, so that
@@ -18,6 +18,6 @@ func Hold() (release func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	floor := make([]byte, Floor)
-	return func() { runtime.KeepAlive(floor) }
+	held := make([]byte, floor)
+	return func() { runtime.KeepAlive(held) }
 }
