@@ -74,16 +74,12 @@ func (r *Results) middle(p place) (float64, error) {
 	return middleOf(byRound), nil
 }
 
-func middleOf(byRound map[int]float64) float64 {
-	values := slices.Sorted(maps.Values(byRound))
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
-}
+func middleOf(byRound map[int]float64) float64 { return medianOf(slices.Collect(maps.Values(byRound))) }
 
 // spread tells the least and the greatest of the rounds.
 func spread(byRound map[int]float64, show func(float64) string) string {
-	values := slices.Sorted(maps.Values(byRound))
-	return show(values[0]) + " to " + show(values[len(values)-1])
+	values := slices.Collect(maps.Values(byRound))
+	return show(slices.Min(values)) + " to " + show(slices.Max(values))
 }
 
 // ratios are the rounds' ratios: what disturbs a round disturbs both of its values. Their median counts.

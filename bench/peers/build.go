@@ -31,23 +31,25 @@ func build(ctx context.Context, root, dir string, peers bool) (b binaries, versi
 	type program struct {
 		dir, out string
 		args     []string
+		env      []string
 	}
 	programs := []program{
-		{filepath.Join(root, "../.."), b.headwater, []string{"./cmd/headwater"}},
-		{filepath.Join(root, "../rpc"), b.echo, []string{"."}},
+		{dir: filepath.Join(root, "../.."), out: b.headwater, args: []string{"./cmd/headwater"}},
+		{dir: filepath.Join(root, "../rpc"), out: b.echo, args: []string{"."}},
 	}
 	versions = map[string]string{}
 	if peers {
 		b.etcd, b.kine = filepath.Join(dir, "etcd"), filepath.Join(dir, "kine")
 		programs = append(programs,
-			program{filepath.Join(root, "etcd"), b.etcd, []string{"go.etcd.io/etcd/server/v3"}},
-			program{filepath.Join(root, "kine"), b.kine, []string{"-tags", kineTags, "github.com/k3s-io/kine"}})
+			program{dir: filepath.Join(root, "etcd"), out: b.etcd, args: []string{"go.etcd.io/etcd/server/v3"}},
+			program{dir: filepath.Join(root, "kine"), out: b.kine, args: []string{"-tags", kineTags, "github.com/k3s-io/kine"},
+				env: []string{"CGO_CFLAGS=-O2 -g " + kineC}})
 	}
 	for _, p := range programs {
 		say("building %s", filepath.Base(p.out))
 		cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false", "-o", p.out}, p.args...)...)
 		cmd.Dir = p.dir
-		cmd.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -g "+kineC) // no other one has C
+		cmd.Env = append(os.Environ(), p.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return b, nil, fmt.Errorf("build %s: %w\n%s", filepath.Base(p.out), err, out)
 		}

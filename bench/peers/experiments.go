@@ -266,19 +266,19 @@ func insertSQLite(ctx context.Context, e *env, x int) (Figure, error) {
 	return e.load(ctx, job{Kind: "insert-sqlite", Addr: filepath.Join(dir, "p.db"), Callers: 1, ValueBytes: rowBytes(e, sLibSQLite, x)})
 }
 
-// commitArgs are ten-slice commits over x streams, each of which has ten slices from the beginning.
-func commitArgs(x int) []string {
-	return []string{"--work", "commits", "--slices", "10", "--callers", strconv.Itoa(min(512, x)), "--streams", strconv.Itoa(x),
-		"--objects", strconv.Itoa(x)}
-}
-
 // longer is how many times as long as others commits over large states are measured: over several collections of the
-// garbage and, beside snapshots, over whole ones.
+// garbage and, beside snapshots of small ones, over whole ones.
 const longer = 6
+
+// commitArgs are ten-slice commits over x streams, each of which has ten slices from the beginning.
+func commitArgs(e *env, x int) []string {
+	return []string{"--work", "commits", "--slices", "10", "--callers", strconv.Itoa(min(512, x)), "--streams", strconv.Itoa(x),
+		"--objects", strconv.Itoa(x), "--duration", (longer * e.time).String()}
+}
 
 func commits(interval string) measurement {
 	return func(ctx context.Context, e *env, x int) (Figure, error) {
-		args := append(commitArgs(x), "--duration", (longer * e.time).String())
+		args := commitArgs(e, x)
 		if interval != "" {
 			args = append(args, "--snapshot-interval", interval)
 		}
@@ -294,7 +294,7 @@ func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 		return Figure{}, err
 	}
 	defer drop()
-	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots", "--duration", (longer * e.time).String()}, commitArgs(x)...)...)
+	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots"}, commitArgs(e, x)...)...)
 	if err != nil {
 		return f, err
 	}

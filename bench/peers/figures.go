@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,7 +171,12 @@ func median(figures []Figure, v value) (float64, error) {
 	for i, f := range figures {
 		values[i] = v(f)
 	}
-	slices.SortFunc(values, cmp.Compare)
+	return medianOf(values), nil
+}
+
+// medianOf sorts values, of which there is one at least, and returns their median.
+func medianOf(values []float64) float64 {
+	slices.Sort(values)
 	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2, nil
+	return (values[(n-1)/2] + values[n/2]) / 2
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -59,8 +58,7 @@ func syncTime(dir string) (float64, error) {
 		}
 		took[i] = float64(time.Since(begin)) / 1e6
 	}
-	slices.Sort(took)
-	return took[len(took)/2], nil
+	return medianOf(took), nil
 }
 
 func serverVersion(ctx context.Context, p *dbtest.Postgres) (version string, err error) {

@@ -61,8 +61,7 @@ func lookups(n int, took time.Duration) (map[string]float64, error) {
 	}
 	middle := map[string]float64{}
 	for name, ns := range times {
-		slices.Sort(ns)
-		middle[name] = ns[rounds/2]
+		middle[name] = medianOf(ns)
 	}
 	return middle, nil
 }
