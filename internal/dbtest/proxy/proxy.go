@@ -37,6 +37,7 @@ type Proxy struct {
 
 	mu       sync.Mutex // guards the rest
 	upstream string     // address of the server for new connections
+	dial     func(network, address string) (net.Conn, error)
 	refusing bool
 	closed   bool
 	links    map[*link]bool
@@ -44,7 +45,11 @@ type Proxy struct {
 	gates    []*Gate // of all rules that there ever were
 	rate     int     // bytes a second from the server, of each connection; 0: as they come
 	accepted int
+	age      age
 }
+
+// age counts what has happened to all connections of a moment, so that one that was on its way to the server then is told.
+type age struct{ cuts, holes int }
 
 // New returns a proxy before the server at upstream (host and port). It ends with the test; what is held then is let go.
 func New(t testing.TB, protocol Protocol, upstream string) *Proxy {
@@ -59,7 +64,7 @@ func NewOn(t testing.TB, protocol Protocol, host, upstream string) *Proxy {
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
-	p := &Proxy{protocol: protocol, listener: l, upstream: upstream, links: map[*link]bool{}}
+	p := &Proxy{protocol: protocol, listener: l, upstream: upstream, dial: net.Dial, links: map[*link]bool{}}
 	p.running.Go(p.serve)
 	t.Cleanup(p.close)
 	return p
@@ -114,9 +119,9 @@ func (p *Proxy) crossing(bytes int) time.Duration {
 	return time.Duration(bytes) * time.Second / time.Duration(p.rate)
 }
 
-// Cut resets all connections of now, on both sides.
+// Cut resets all connections of now, on both sides, those that have not reached the server yet included.
 func (p *Proxy) Cut() {
-	for _, l := range p.now() {
+	for _, l := range p.now(age{cuts: 1}) {
 		l.cut()
 	}
 }
@@ -124,15 +129,17 @@ func (p *Proxy) Cut() {
 // BlackHole makes all connections of now swallow everything in both directions and stay open, even where one side closes
 // its end: as after a failover, when nobody is left to answer. New connections work.
 func (p *Proxy) BlackHole() {
-	for _, l := range p.now() {
+	for _, l := range p.now(age{holes: 1}) {
 		l.blacken()
 	}
 }
 
-// now returns the connections of now.
-func (p *Proxy) now() []*link {
+// now returns the connections of now, and counts what becomes of them.
+func (p *Proxy) now(older age) []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.age.cuts += older.cuts
+	p.age.holes += older.holes
 	all := make([]*link, 0, len(p.links))
 	for l := range p.links {
 		all = append(all, l)
@@ -161,30 +168,35 @@ func (p *Proxy) serve() {
 		}
 		p.mu.Lock()
 		p.accepted++
-		number, refused, upstream := p.accepted, p.refusing, p.upstream
+		number, refused, upstream, born, dial := p.accepted, p.refusing, p.upstream, p.age, p.dial
 		p.mu.Unlock()
 		if refused {
 			reset(client)
 			continue
 		}
-		p.running.Go(func() { p.connect(client, upstream, number) })
+		p.running.Go(func() {
+			server, err := dial("tcp", upstream)
+			if err != nil {
+				reset(client)
+				return
+			}
+			p.connect(client, server, number, born)
+		})
 	}
 }
 
-// connect carries one connection until both sides are done with it.
-func (p *Proxy) connect(client net.Conn, upstream string, number int) {
-	server, err := net.Dial("tcp", upstream)
-	if err != nil {
-		reset(client)
-		return
-	}
+// connect carries one connection until both sides are done with it. born is the age when the client came.
+func (p *Proxy) connect(client, server net.Conn, number int, born age) {
 	l := newLink(p, client, server, number)
 	p.mu.Lock()
-	closed := p.closed
+	cut, hole := p.closed || p.age.cuts > born.cuts, p.age.holes > born.holes
 	p.links[l] = true
 	p.mu.Unlock()
-	if closed {
+	if cut {
 		l.cut()
+	}
+	if hole {
+		l.blacken()
 	}
 	l.run()
 	p.mu.Lock()

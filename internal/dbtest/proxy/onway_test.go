@@ -1,0 +1,65 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestOnTheWay: what happens to all connections of a moment also happens to one that had not reached the server by then.
+func TestOnTheWay(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		happen func(*Proxy)
+		ends   bool // the client is told
+	}{
+		{"cut", (*Proxy).Cut, true},
+		{"black hole", (*Proxy).BlackHole, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			p := New(t, Raw, server.Addr().String())
+			dialling, goOn := make(chan struct{}), make(chan struct{})
+			p.mu.Lock()
+			p.dial = func(network, address string) (net.Conn, error) {
+				close(dialling)
+				<-goOn
+				return net.Dial(network, address)
+			}
+			p.mu.Unlock()
+			client, err := net.Dial("tcp", p.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			<-dialling
+			c.happen(p)
+			close(goOn)
+			if c.ends {
+				if _, err := io.ReadAll(client); err == nil {
+					t.Error("the connection was not reset")
+				}
+				return
+			}
+			reached, err := server.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reached.Close()
+			if _, err := client.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			_ = reached.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // if it comes, it comes at once
+			if n, err := reached.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%d bytes through a black hole, %v", n, err)
+			}
+		})
+	}
+}
