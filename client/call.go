@@ -28,42 +28,16 @@ type attempt struct {
 	halted bool
 }
 
-// try calls one server once.
-func (c *Client) try(ctx context.Context, e *endpoint, method string, req, res proto.Message) attempt {
-	return c.tryWithin(ctx, c.o.AttemptTimeout, e, method, req, res)
-}
-
-func (c *Client) tryWithin(ctx context.Context, bound time.Duration, e *endpoint, method string, req, res proto.Message) attempt {
-	if c.closed.Load() {
-		return attempt{err: fmt.Errorf("call %s: %w", method, meta.ErrClosed)}
-	}
-	tctx := ctx
-	if end, ok := ctx.Deadline(); !ok || time.Until(end) > bound {
-		var cancel context.CancelFunc
-		tctx, cancel = context.WithTimeout(ctx, bound)
-		defer cancel()
-	}
-	// The library fills in the peer when the call got a stream of a connection. Without one, nothing was sent.
-	var p peer.Peer
-	err := e.conn.Invoke(tctx, method, req, res, grpc.Peer(&p))
-	if err == nil {
-		return attempt{}
-	}
-	a := c.judge(ctx, err)
-	a.unsure = a.unsure && p.Addr != nil
-	return a
-}
-
-// judge tells what an error of a try means. ctx is the context of the whole call.
-func (c *Client) judge(ctx context.Context, err error) attempt {
+// judge tells what an error of a try means. over is why the whole call has ended, if it has.
+func (c *Client) judge(over, err error) attempt {
 	st, ok := status.FromError(err)
 	if !ok {
 		return attempt{err: err, unsure: true}
 	}
-	if ctx.Err() != nil {
-		return attempt{err: ctx.Err(), unsure: true}
+	if over != nil {
+		return attempt{err: over, unsure: true}
 	}
-	if c.closed.Load() {
+	if c.closed() {
 		return attempt{err: fmt.Errorf("%s: %w", st.Message(), meta.ErrClosed), unsure: true}
 	}
 	a := attempt{err: fromStatus(st)}
@@ -105,14 +79,58 @@ func fromStatus(st *status.Status) error {
 // round goes through the servers for one call, which may take several rounds.
 type round struct {
 	c      *Client
+	ctx    context.Context
+	end    time.Time // of the call, where ctx has no deadline; zero: none
 	tries  int
 	halted int
 	pause  time.Duration
 }
 
+// round begins a call. Without a deadline of its context it ends after Options.Timeout: a time that is looked at, since a
+// context with a deadline would cost each call a timer and a link to ctx, and the tries have theirs.
+func (c *Client) round(ctx context.Context) round {
+	r := round{c: c, ctx: ctx}
+	if _, ok := ctx.Deadline(); !ok {
+		r.end = time.Now().Add(c.o.Timeout)
+	}
+	return r
+}
+
+// over returns why the call has ended: the error of its context; nil while it has not.
+func (r *round) over() error {
+	if err := r.ctx.Err(); err != nil || r.end.IsZero() || time.Now().Before(r.end) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+// try calls one server once, for AttemptTimeout at most, which the connection knows (see methods).
+func (r *round) try(e *endpoint, method string, req, res proto.Message) attempt {
+	if r.c.closed() {
+		return attempt{err: fmt.Errorf("call %s: %w", method, meta.ErrClosed)}
+	}
+	ctx, cancel := r.ctx, func() {}
+	switch {
+	case !r.end.IsZero() && time.Until(r.end) < r.c.o.AttemptTimeout:
+		ctx, cancel = context.WithDeadline(ctx, r.end)
+	case method == methodStatus: // the connection knows no bound for it, since Open has more patience
+		ctx, cancel = context.WithTimeout(ctx, r.c.o.AttemptTimeout)
+	}
+	defer cancel()
+	// The library fills in the peer when the call got a stream of a connection. Without one, nothing was sent.
+	var p peer.Peer
+	err := e.conn.Invoke(ctx, method, req, res, grpc.Peer(&p))
+	if err == nil {
+		return attempt{}
+	}
+	a := r.c.judge(r.over(), err)
+	a.unsure = a.unsure && p.Addr != nil
+	return a
+}
+
 // next says after a try that failed whether there is another, waiting where all servers have been tried. It has moved
 // on to the next server then.
-func (r *round) next(ctx context.Context, e *endpoint, a attempt) bool {
+func (r *round) next(e *endpoint, a attempt) bool {
 	if !a.again {
 		return false
 	}
@@ -122,7 +140,7 @@ func (r *round) next(ctx context.Context, e *endpoint, a attempt) bool {
 	}
 	r.c.leave(e)
 	if r.tries%len(r.c.endpoints) != 0 {
-		return ctx.Err() == nil
+		return r.over() == nil
 	}
 	if r.halted == len(r.c.endpoints) { // every one of them, in one round
 		return false
@@ -130,12 +148,18 @@ func (r *round) next(ctx context.Context, e *endpoint, a attempt) bool {
 	r.halted = 0
 	r.pause = min(max(2*r.pause, pauseMin), pauseMax)
 	// A pause drawn from all lengths, so that clients that failed together do not come back together.
-	t := time.NewTimer(time.Duration(rand.Int64N(int64(r.pause)) + 1))
+	pause := time.Duration(rand.Int64N(int64(r.pause)) + 1)
+	if !r.end.IsZero() {
+		pause = min(pause, time.Until(r.end))
+	}
+	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return r.over() == nil
+	case <-r.c.closing: // which the next try tells
 		return true
-	case <-ctx.Done():
+	case <-r.ctx.Done():
 		return false
 	}
 }
@@ -153,36 +177,26 @@ func (c *Client) leave(e *endpoint) {
 	}
 }
 
-// bounded gives a call that came without a deadline the client's own.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, c.o.Timeout)
-}
-
 // call calls a method that changes nothing, on server after server until one answers or ctx ends. It returns the one
 // that answered.
 func (c *Client) call(ctx context.Context, method string, req, res proto.Message) (*endpoint, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	for r := (round{c: c}); ; {
+	for r := c.round(ctx); ; {
 		e := c.endpoint()
-		a := c.try(ctx, e, method, req, res)
+		a := r.try(e, method, req, res)
 		if a.err == nil {
 			return e, nil
 		}
-		if !r.next(ctx, e, a) {
-			return nil, ended(ctx, a.err)
+		if !r.next(e, a) {
+			return nil, ended(r.over(), a.err)
 		}
 		proto.Reset(res)
 	}
 }
 
-// ended adds the context's error to that of the last try.
-func ended(ctx context.Context, err error) error {
-	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w; the last try: %w", cause, err)
+// ended adds why the call has ended, if it has, to the error of the last try.
+func ended(over, err error) error {
+	if over != nil && !errors.Is(err, over) {
+		return fmt.Errorf("%w; the last try: %w", over, err)
 	}
 	return err
 }

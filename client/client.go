@@ -70,9 +70,9 @@ type Client struct {
 	gather    *gatherer // nil: each call is a request of its own
 	endpoints []*endpoint
 	current   atomic.Uint64 // the endpoint in use is this, modulo their number
-	closed    atomic.Bool
+	closing   chan struct{} // closed when the client is
 
-	mu   sync.Mutex // guards seen
+	mu   sync.Mutex // guards seen, and closing closing
 	seen At         // the highest index of any answer, and its incarnation
 }
 
@@ -93,11 +93,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Gather < 0 {
 		return nil, fmt.Errorf("open client: Gather is %d, at least 0 is needed", o.Gather)
 	}
-	c := &Client{o: o.withDefaults(), session: session.New()}
-	if o.Gather > 0 {
-		c.gather = newGatherer(c, o.Gather)
-	}
-	c.Reader = Reader{c: c}
+	c := newClient(o)
 	for _, e := range o.Endpoints {
 		address, err := addressOf(e)
 		if err == nil {
@@ -109,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	}
 	var errs []error
 	for _, e := range c.endpoints {
-		err := c.tryWithin(ctx, connectTimeout, e, methodStatus, &pb.StatusRequest{}, new(pb.StatusResponse)).err
+		err := c.ask(ctx, e)
 		if err == nil {
 			return c, nil
 		}
@@ -119,10 +115,31 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	return nil, errors.Join(fmt.Errorf("open client: no server answers: %w", errors.Join(errs...)), c.Close())
 }
 
+// newClient returns a client that has no endpoints yet.
+func newClient(o Options) *Client {
+	c := &Client{o: o.withDefaults(), session: session.New(), closing: make(chan struct{})}
+	if o.Gather > 0 {
+		c.gather = newGatherer(c, o.Gather)
+	}
+	c.Reader = Reader{c: c}
+	return c
+}
+
+// ask asks a server how it stands.
+func (c *Client) ask(ctx context.Context, e *endpoint) error {
+	within, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if err := e.conn.Invoke(within, methodStatus, &pb.StatusRequest{}, new(pb.StatusResponse)); err != nil {
+		return c.judge(ctx.Err(), err).err
+	}
+	return nil
+}
+
 func (c *Client) add(address string) error {
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultServiceConfig(methods(c.o.AttemptTimeout)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
@@ -152,7 +169,7 @@ func addressOf(endpoint string) (string, error) {
 
 // Close ends the client. Calls under way end in an error; what they proposed may have taken effect.
 func (c *Client) Close() error {
-	if c.closed.Swap(true) {
+	if !c.close() {
 		return nil
 	}
 	var errs []error
@@ -163,6 +180,26 @@ func (c *Client) Close() error {
 		c.gather.close()
 	}
 	return errors.Join(errs...)
+}
+
+// close reports whether the client was open.
+func (c *Client) close() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed() {
+		return false
+	}
+	close(c.closing)
+	return true
+}
+
+func (c *Client) closed() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // Seen returns the highest index that the client has been told, and its incarnation; At.Age is 0.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/headwaterdb/headwater/session"
 )
 
 // FuzzEndpoint: an endpoint is refused with a sentence, or is a host and a port for which a connection can be made. It
@@ -30,7 +29,7 @@ func FuzzEndpoint(f *testing.F) {
 		if err != nil || port == "" || strings.ContainsAny(host, "/ @") || !strings.HasSuffix(strings.TrimSuffix(endpoint, "/"), address) {
 			t.Fatalf("%q is read as %q", endpoint, address)
 		}
-		c := &Client{o: Options{}.withDefaults(), session: session.New()}
+		c := newClient(Options{})
 		if err := c.add(address); err != nil && !strings.Contains(address, "%") { // which may begin an escape
 			t.Fatalf("%q is read as %q, to which no connection can be made: %v", endpoint, address, err)
 		}

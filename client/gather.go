@@ -22,10 +22,6 @@ import (
 type gatherer struct {
 	c     *Client
 	limit int
-	// A request belongs to many calls and to none of their contexts: tries end with AttemptTimeout or with the connection,
-	// the pauses between them with this context, when the client is closed.
-	pauses context.Context
-	end    context.CancelFunc
 
 	mu      sync.Mutex // guards the rest, the fields of gathered, and settling its commands
 	waiting []*gathered
@@ -46,9 +42,7 @@ type gathered struct {
 }
 
 func newGatherer(c *Client, limit int) *gatherer {
-	g := &gatherer{c: c, limit: limit}
-	g.pauses, g.end = context.WithCancel(context.Background())
-	return g
+	return &gatherer{c: c, limit: limit}
 }
 
 // propose sends the commands of one call and waits for their answers, or for the end of ctx; without a deadline, for
@@ -121,23 +115,24 @@ func (g *gatherer) abandon(cause error, call *gathered) {
 	}
 }
 
-// run sends requests until nothing waits.
+// run sends requests until nothing waits. A request belongs to many calls and to none of their contexts.
 func (g *gatherer) run() {
 	var batch []*pending
-	for r := (round{c: g.c}); ; {
+	begin := round{c: g.c, ctx: context.Background()}
+	for r := begin; ; {
 		runtime.Gosched() // callers that are ready to run come along
 		if batch = g.fill(batch); len(batch) == 0 {
 			return
 		}
 		e := g.c.endpoint()
 		var a attempt
-		if batch, a = g.c.send(context.Background(), e, batch); a.err == nil {
-			r = round{c: g.c}
+		if batch, a = r.send(e, batch); a.err == nil {
+			r = begin
 			continue
 		}
-		if !r.next(g.pauses, e, a) {
-			g.c.giveUp(context.Background(), batch)
-			batch, r = batch[:0], round{c: g.c}
+		if !r.next(e, a) {
+			r.giveUp(batch)
+			batch, r = batch[:0], begin
 		}
 	}
 }
@@ -180,7 +175,6 @@ func (g *gatherer) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	g.end()
 	g.done.Wait()
 }
 

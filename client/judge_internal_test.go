@@ -42,7 +42,7 @@ func TestVerdict(t *testing.T) {
 		"halted":            {live, pending{last: meta.ErrHalted}, []error{meta.ErrHalted}, []error{meta.ErrOutcomeUnknown}},
 		"not permitted":     {live, pending{last: status.Error(codes.PermissionDenied, "no")}, []error{meta.ErrNotApplied}, []error{meta.ErrOutcomeUnknown}},
 	} {
-		got := tt.w.verdict(tt.ctx)
+		got := tt.w.verdict(tt.ctx.Err())
 		for _, want := range tt.is {
 			if !errors.Is(got, want) {
 				t.Errorf("%s: %v is not %v", name, got, want)
@@ -94,14 +94,14 @@ func TestJudge(t *testing.T) {
 		"something else":     {errors.New("broken codec"), false, true, nil},
 		"a malformed answer": {status.Error(codes.InvalidArgument, "no"), false, false, nil},
 	} {
-		a := c.judge(t.Context(), tt.err)
+		a := c.judge(nil, tt.err)
 		if a.again != tt.again || a.unsure != tt.unsure || a.err == nil || tt.is != nil && !errors.Is(a.err, tt.is) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if a := c.judge(ended, status.Error(codes.Canceled, "context canceled")); a.again || !a.unsure || !errors.Is(a.err, context.Canceled) {
+	if a := c.judge(ended.Err(), status.Error(codes.Canceled, "context canceled")); a.again || !a.unsure || !errors.Is(a.err, context.Canceled) {
 		t.Errorf("the caller's own end: %+v", a)
 	}
 }

@@ -45,11 +45,9 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 		c.gather.propose(ctx, commands, size)
 		return answers
 	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	for len(commands) > 0 {
+	for r := c.round(ctx); len(commands) > 0; r = (round{c: c, ctx: ctx, end: r.end}) {
 		n, _ := fits(commands)
-		c.propose(ctx, commands[:n:n])
+		r.propose(commands[:n:n])
 		commands = commands[n:]
 	}
 	return answers
@@ -93,27 +91,27 @@ func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
 }
 
 // propose sends the batch until nothing of it is pending.
-func (c *Client) propose(ctx context.Context, batch []*pending) {
-	for r := (round{c: c}); len(batch) > 0; {
-		e := c.endpoint()
+func (r *round) propose(batch []*pending) {
+	for len(batch) > 0 {
+		e := r.c.endpoint()
 		var a attempt
-		if batch, a = c.send(ctx, e, batch); len(batch) > 0 && a.err != nil && !r.next(ctx, e, a) {
-			c.giveUp(ctx, batch)
+		if batch, a = r.send(e, batch); len(batch) > 0 && a.err != nil && !r.next(e, a) {
+			r.giveUp(batch)
 			return
 		}
 	}
 }
 
 // send sends the batch once. It returns what has to be sent again, and how the try ended for that.
-func (c *Client) send(ctx context.Context, e *endpoint, batch []*pending) ([]*pending, attempt) {
+func (r *round) send(e *endpoint, batch []*pending) ([]*pending, attempt) {
 	req := &pb.ProposeRequest{Commands: make([]*pb.Command, len(batch))}
 	for i, w := range batch {
 		req.Commands[i] = w.message
 	}
 	var res pb.ProposeResponse
-	a := c.try(ctx, e, methodPropose, req, &res)
+	a := r.try(e, methodPropose, req, &res)
 	if a.err == nil {
-		return c.take(batch, &res)
+		return r.c.take(batch, &res)
 	}
 	for _, w := range batch {
 		w.fail(a)
@@ -220,22 +218,22 @@ func (w *pending) fail(a attempt) {
 }
 
 // giveUp answers what is still pending.
-func (c *Client) giveUp(ctx context.Context, batch []*pending) {
+func (r *round) giveUp(batch []*pending) {
+	over := r.over()
 	for _, w := range batch {
-		c.settle(w, meta.Answer{Err: w.verdict(ctx)})
+		r.c.settle(w, meta.Answer{Err: w.verdict(over)})
 	}
 }
 
-// verdict says what is known of a command that was given up.
-func (w *pending) verdict(ctx context.Context) error {
-	cause := ctx.Err()
+// verdict says what is known of a command that was given up; over is why its call has ended, if it has.
+func (w *pending) verdict(over error) error {
 	switch {
-	case w.unsure && cause != nil && errors.Is(w.last, cause):
+	case w.unsure && over != nil && errors.Is(w.last, over):
 		return fmt.Errorf("%w: %w", meta.ErrOutcomeUnknown, w.last)
 	case w.unsure: // whatever the last try alone would vouch for
-		return ended(ctx, fmt.Errorf("%w: %v", meta.ErrOutcomeUnknown, w.last))
+		return ended(over, fmt.Errorf("%w: %v", meta.ErrOutcomeUnknown, w.last))
 	case meta.CodeOf(w.last) != 0 || !final(w.last): // says by itself that nothing happened
-		return ended(ctx, w.last)
+		return ended(over, w.last)
 	}
-	return ended(ctx, fmt.Errorf("%w: %w", meta.ErrNotApplied, w.last))
+	return ended(over, fmt.Errorf("%w: %w", meta.ErrNotApplied, w.last))
 }

@@ -269,18 +269,44 @@ func TestNothingWasSent(t *testing.T) {
 	t.Error("nobody listens, and the outcome is not told as not applied")
 }
 
+// TestOneTryIsBounded: a server that does not answer is left for the next one after AttemptTimeout, whatever was asked.
 func TestOneTryIsBounded(t *testing.T) {
 	t.Parallel()
-	hang := &stub{propose: func(ctx context.Context, _ ...meta.Proposal) []meta.Answer {
-		<-ctx.Done()
-		return []meta.Answer{{Err: meta.ErrOutcomeUnknown}}
-	}}
-	_, a := serve(t, hang)
-	_, b := serve(t, &stub{})
-	c := open(t, client.Options{Endpoints: []string{a, b}, AttemptTimeout: 20 * time.Millisecond})
-	if got := c.Propose(t.Context(), put("a"))[0]; got.Err != nil {
-		t.Errorf("the second server was not asked: %v", got.Err)
+	_, a := serve(t, &stub{propose: unanswered})
+	_, b := serve(t, &stub{index: 9})
+	for name, ask := range map[string]func(*client.Client) error{
+		"propose": func(c *client.Client) error { return c.Propose(t.Context(), put("a"))[0].Err },
+		"read": func(c *client.Client) error {
+			_, _, err := c.Reading(client.Read{AtLeast: 9}).Counts(t.Context())
+			return err
+		},
+	} {
+		c := open(t, client.Options{Endpoints: []string{a, b}, AttemptTimeout: 20 * time.Millisecond})
+		if err := ask(c); err != nil {
+			t.Errorf("%s: the second server was not asked: %v", name, err)
+		}
 	}
+}
+
+// TestCallsAreBounded: a call whose context has no deadline ends after Timeout, however long a try may take.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, &stub{propose: unanswered})
+	for _, attempt := range []time.Duration{5 * time.Millisecond, time.Hour} {
+		c := open(t, client.Options{Endpoints: []string{addr}, Timeout: 50 * time.Millisecond, AttemptTimeout: attempt})
+		if a := c.Propose(t.Context(), put("a"))[0]; !errors.Is(a.Err, meta.ErrOutcomeUnknown) || !errors.Is(a.Err, context.DeadlineExceeded) {
+			t.Errorf("propose with tries of %v: %v", attempt, a.Err)
+		}
+		if _, _, err := c.Reading(client.Read{AtLeast: 9}).Counts(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("read with tries of %v: %v", attempt, err)
+		}
+	}
+}
+
+// unanswered answers when the server gives up.
+func unanswered(ctx context.Context, _ ...meta.Proposal) []meta.Answer {
+	<-ctx.Done()
+	return []meta.Answer{{Err: meta.ErrOutcomeUnknown}}
 }
 
 func TestLargeBatches(t *testing.T) {

@@ -2,13 +2,19 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/meta"
 )
 
-const servicePath = "/headwater.v1.Headwater/"
+const (
+	serviceName = "headwater.v1.Headwater"
+	servicePath = "/" + serviceName + "/"
+)
 
 // The procedures.
 const (
@@ -17,6 +23,20 @@ const (
 	methodDryRun   = servicePath + "DryRun"
 	methodSnapshot = servicePath + "Snapshot"
 )
+
+// methods is how long a try may take, in the form that the library is configured with. It bounds every procedure that asks
+// and answers once but Snapshot and Status, and costs less than a context with a deadline around each call, as the library makes a
+// context for it anyhow.
+func methods(attempt time.Duration) string {
+	var names []string
+	all := pb.File_headwater_v1_headwater_proto.Services().ByName("Headwater").Methods()
+	for i := range all.Len() {
+		if m := all.Get(i); !m.IsStreamingServer() && m.Name() != "Snapshot" && m.Name() != "Status" {
+			names = append(names, fmt.Sprintf(`{"service": %q, "method": %q}`, serviceName, m.Name()))
+		}
+	}
+	return fmt.Sprintf(`{"methodConfig": [{"name": [%s], "timeout": "%.9fs"}]}`, strings.Join(names, ", "), attempt.Seconds())
+}
 
 // Counts counts what the state holds.
 func (r Reader) Counts(ctx context.Context) (meta.Counts, At, error) {

@@ -72,7 +72,7 @@ func (c *Client) Snapshot(ctx context.Context) (uint64, error) {
 	m := &pb.SnapshotResponse{}
 	err := c.endpoint().conn.Invoke(ctx, methodSnapshot, &pb.SnapshotRequest{}, m)
 	if err != nil {
-		return 0, ended(ctx, c.judge(ctx, err).err)
+		return 0, ended(ctx.Err(), c.judge(ctx.Err(), err).err)
 	}
 	return m.Index, nil
 }

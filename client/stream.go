@@ -33,7 +33,7 @@ type LogRow struct {
 func (c *Client) ReadLog(ctx context.Context, from uint64, limit int, fn func(LogRow) error) error {
 	left := uint64(max(limit, 0))
 	var own error
-	for r := (round{c: c}); ; {
+	for r := (round{c: c, ctx: ctx}); ; {
 		e := c.endpoint()
 		a := receive(ctx, c, e, "ReadLog", &pb.ReadLogRequest{FromIndex: from, Limit: left}, func(m *pb.ReadLogResponse) error {
 			row, err := toRow(m.GetRow())
@@ -55,8 +55,8 @@ func (c *Client) ReadLog(ctx context.Context, from uint64, limit int, fn func(Lo
 			return own
 		case a.err == nil || limit > 0 && left == 0:
 			return nil
-		case !r.next(ctx, e, a):
-			return ended(ctx, a.err)
+		case !r.next(e, a):
+			return ended(ctx.Err(), a.err)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (r Reader) Export(ctx context.Context, fn func(meta.Record) error) error {
 	m, _ := r.message()
 	var own error
 	begun := false
-	for round := (round{c: r.c}); ; {
+	for round := (round{c: r.c, ctx: ctx}); ; {
 		e := r.c.endpoint()
 		a := receive(ctx, r.c, e, "Export", &pb.ExportRequest{Read: m}, func(m *pb.ExportResponse) error {
 			begun = true
@@ -84,9 +84,9 @@ func (r Reader) Export(ctx context.Context, fn func(meta.Record) error) error {
 		case a.err == nil:
 			return nil
 		case begun:
-			return fmt.Errorf("export was cut off: %w", ended(ctx, a.err))
-		case !round.next(ctx, e, a):
-			return ended(ctx, a.err)
+			return fmt.Errorf("export was cut off: %w", ended(ctx.Err(), a.err))
+		case !round.next(e, a):
+			return ended(ctx.Err(), a.err)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func receive[Res any, M interface {
 	*Res
 	proto.Message
 }](ctx context.Context, c *Client, e *endpoint, name string, req proto.Message, fn func(M) error) attempt {
-	if c.closed.Load() {
+	if c.closed() {
 		return attempt{err: fmt.Errorf("call %s: %w", name, meta.ErrClosed)}
 	}
 	sctx, cancel := context.WithCancel(ctx) // lets go of the stream where fn ends it
@@ -122,7 +122,7 @@ func receive[Res any, M interface {
 	if errors.Is(err, io.EOF) {
 		return attempt{}
 	}
-	return c.judge(ctx, err)
+	return c.judge(ctx.Err(), err)
 }
 
 func toRow(m *pb.Row) (LogRow, error) {
