@@ -398,35 +398,6 @@ func BenchmarkCommandJSON(b *testing.B) {
 	})
 }
 
-// TestDetach: after it nothing that happens to the proposal happens to the message.
-func TestDetach(t *testing.T) {
-	t.Parallel()
-	const seed = 3
-	r := rand.New(rand.NewPCG(seed, 0))
-	shared := 0
-	for _, k := range meta.Kinds() {
-		for range 100 {
-			p := gen.Proposal(r, k)
-			m, attached := api.FromProposal(p), api.FromProposal(p)
-			api.Detach(m)
-			want := proto.CloneOf(m)
-			if !proto.Equal(m, attached) {
-				t.Fatalf("seed %d: %s: Detach changed the message", seed, k)
-			}
-			scribble(reflect.ValueOf(&p))
-			if !proto.Equal(m, want) {
-				t.Errorf("seed %d: %s: the message changed with the proposal", seed, k)
-			}
-			if !proto.Equal(attached, want) {
-				shared++
-			}
-		}
-	}
-	if shared == 0 {
-		t.Error("no message shared anything with its proposal: the test shows nothing")
-	}
-}
-
 // scribble changes every byte and number that v leads to through slices, pointers and interfaces.
 func scribble(v reflect.Value) {
 	switch v.Kind() {

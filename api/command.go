@@ -1,15 +1,13 @@
 package api
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/meta"
 )
 
-// FromProposal returns p as a message. Byte slices and lists of ids are shared with p, until Detach. A command that is missing, or none of package
+// FromProposal returns p as a message. Byte slices and lists of ids are shared with p. A command that is missing, or none of package
 // meta's, becomes a message without a command, which every receiver refuses.
 func FromProposal(p meta.Proposal) *pb.Command {
 	m := fromCommand(p.Command)
@@ -18,35 +16,6 @@ func FromProposal(p meta.Proposal) *pb.Command {
 		m.Request = &pb.Request{Client: q.Client[:], Sequence: q.Sequence, Oldest: q.Oldest}
 	}
 	return m
-}
-
-// Detach gives m, which FromProposal has made, memory of its own wherever it shares the proposal's, so that it may outlive it.
-// It is cheaper than a clone of m.
-func Detach(m *pb.Command) {
-	if q := m.Request; q != nil {
-		q.Client = bytes.Clone(q.Client)
-	}
-	switch c := m.Command.(type) {
-	case *pb.Command_CommitObjects:
-		detachObjects(c.CommitObjects.Objects)
-	case *pb.Command_CompactObjects:
-		c.CompactObjects.Sources = slices.Clone(c.CompactObjects.Sources)
-		detachObjects(c.CompactObjects.Objects)
-	case *pb.Command_ForgetObjects:
-		c.ForgetObjects.ObjectIds = slices.Clone(c.ForgetObjects.ObjectIds)
-	case *pb.Command_PutKey:
-		c.PutKey.Value = bytes.Clone(c.PutKey.Value)
-	case *pb.Command_Atomic:
-		for _, inner := range c.Atomic.Commands {
-			Detach(inner)
-		}
-	}
-}
-
-func detachObjects(objects []*pb.Object) {
-	for _, o := range objects {
-		o.Attributes = bytes.Clone(o.Attributes)
-	}
 }
 
 func fromCommand(c meta.Command) *pb.Command {

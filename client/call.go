@@ -105,7 +105,7 @@ func (r *round) over() error {
 }
 
 // try calls one server once, for AttemptTimeout at most, which the connection knows (see methods).
-func (r *round) try(e *endpoint, method string, req, res proto.Message) attempt {
+func (r *round) try(e *endpoint, method string, req, res any) attempt {
 	if r.c.closed() {
 		return attempt{err: fmt.Errorf("call %s: %w", method, meta.ErrClosed)}
 	}

@@ -11,11 +11,14 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/headwaterdb/headwater/api"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
@@ -140,7 +143,7 @@ func (c *Client) add(address string) error {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultServiceConfig(methods(c.o.AttemptTimeout)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswerBytes), grpc.ForceCodecV2(api.Codec(encoding.GetCodecV2(proto.Name)))),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
 			Backoff: backoff.Config{BaseDelay: pauseMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: pauseMax}}),

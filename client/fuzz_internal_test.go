@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
 )
 
 // FuzzEndpoint: an endpoint is refused with a sentence, or is a host and a port for which a connection can be made. It

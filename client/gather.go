@@ -50,9 +50,7 @@ func newGatherer(c *Client, limit int) *gatherer {
 func (g *gatherer) propose(ctx context.Context, commands []*pending, size int) {
 	call := &gathered{g: g, commands: commands, size: size, left: len(commands), answered: make(chan struct{})}
 	for _, w := range commands {
-		// The caller may change its bytes as soon as it has given up, when a request may still be about to be sent.
 		w.call = call
-		api.Detach(w.message)
 	}
 	if !g.add(call) {
 		for _, w := range commands {
@@ -145,14 +143,14 @@ func (g *gatherer) fill(batch []*pending) []*pending {
 	kept, size := batch[:0], 0
 	for _, w := range batch {
 		if !w.call.gone {
-			kept, size = append(kept, w), size+w.size
+			kept, size = append(kept, w), size+w.command.Len()
 		}
 	}
 	clear(batch[len(kept):])
 	taken := 0
 	for _, call := range g.waiting {
 		if !call.gone {
-			if len(kept)+len(call.commands) > maxCommands || size+call.size > maxRequestBytes {
+			if len(kept)+len(call.commands) > api.MaxCommands || size+call.size > maxRequestBytes {
 				break
 			}
 			call.sent = true

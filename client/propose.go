@@ -7,17 +7,12 @@ import (
 	"fmt"
 
 	"github.com/headwaterdb/headwater/api"
-	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"github.com/headwaterdb/headwater/meta"
 	"github.com/headwaterdb/headwater/session"
-	"google.golang.org/protobuf/proto"
 )
 
-// What fits in one call; the server takes 1000 commands and 8 MiB.
-const (
-	maxCommands     = 1000
-	maxRequestBytes = 7 << 20
-)
+// maxRequestBytes is what fits in one call, besides api.MaxCommands; the server takes 8 MiB.
+const maxRequestBytes = 7 << 20
 
 // Propose sends the proposals, in this order, and returns one answer for each. It has the meaning of Propose of the
 // embedded store. Every command gets a request, unless it carries one already or is a RenewNode, and is sent again with
@@ -38,7 +33,6 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 			answers[i] = meta.Answer{Status: meta.Rejected, Err: err}
 			continue
 		}
-		w.size = proto.Size(w.message) + 16
 		commands = append(commands, w)
 	}
 	if n, size := fits(commands); c.gather != nil && n > 0 && n == len(commands) {
@@ -56,10 +50,10 @@ func (c *Client) Propose(ctx context.Context, proposals ...meta.Proposal) []meta
 // fits returns how many of the commands fit in one call, at least one where there are any, and their size.
 func fits(commands []*pending) (n, size int) {
 	for _, w := range commands {
-		if n == maxCommands || size+w.size > maxRequestBytes && n > 0 {
+		if n == api.MaxCommands || size+w.command.Len() > maxRequestBytes && n > 0 {
 			break
 		}
-		n, size = n+1, size+w.size
+		n, size = n+1, size+w.command.Len()
 	}
 	return n, size
 }
@@ -67,27 +61,30 @@ func fits(commands []*pending) (n, size int) {
 // pending is a command whose answer is waited for.
 type pending struct {
 	answer  *meta.Answer
-	message *pb.Command
-	request *meta.Request // drawn from the session; nil: it is the caller's, or there is none
+	command api.EncodedCommand
+	request *meta.Request // drawn from the session, at drawn; nil: it is the caller's, or there is none
+	drawn   meta.Request
 	callers *meta.Request // the caller's, if there is one
 	renewed bool          // it has taken another number
 	unsure  bool          // a copy may take effect
 	last    error         // how the last try ended
 	settled bool          // the caller's answer is there
-	size    int           // about, in bytes
 	call    *gathered     // nil: the command is not sent with those of other calls
 }
 
 func (c *Client) prepare(p meta.Proposal, to *meta.Answer) (*pending, error) {
 	w := &pending{answer: to, callers: p.Request}
 	if session.Numbered(p) {
-		r := c.session.Next()
-		w.request, p.Request = &r, &r
+		w.drawn = c.session.Next()
+		w.request, p.Request = &w.drawn, &w.drawn
 	} else if err := meta.Validate(p); err != nil {
 		return nil, err
 	}
-	w.message = api.FromProposal(p)
-	return w, nil
+	var err error
+	if w.command, err = api.EncodeCommand(p); err != nil && w.request != nil {
+		c.session.Done(w.drawn, meta.Answer{Err: err})
+	}
+	return w, err
 }
 
 // propose sends the batch until nothing of it is pending.
@@ -104,11 +101,11 @@ func (r *round) propose(batch []*pending) {
 
 // send sends the batch once. It returns what has to be sent again, and how the try ended for that.
 func (r *round) send(e *endpoint, batch []*pending) ([]*pending, attempt) {
-	req := &pb.ProposeRequest{Commands: make([]*pb.Command, len(batch))}
+	req := &api.ProposeRequest{Commands: make([]api.EncodedCommand, len(batch))}
 	for i, w := range batch {
-		req.Commands[i] = w.message
+		req.Commands[i] = w.command
 	}
-	var res pb.ProposeResponse
+	var res api.ProposeResponse
 	a := r.try(e, methodPropose, req, &res)
 	if a.err == nil {
 		return r.c.take(batch, &res)
@@ -120,7 +117,7 @@ func (r *round) send(e *endpoint, batch []*pending) ([]*pending, attempt) {
 }
 
 // take gives the answers out and returns what has to be sent again, and how the try ended for that.
-func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, attempt) {
+func (c *Client) take(batch []*pending, res *api.ProposeResponse) ([]*pending, attempt) {
 	if len(res.Answers) != len(batch) {
 		a := attempt{unsure: true, err: fmt.Errorf("the server gave %d answers to %d commands: %w", len(res.Answers), len(batch), meta.ErrOutcomeUnknown)}
 		for _, w := range batch {
@@ -128,13 +125,14 @@ func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, at
 		}
 		return batch, a
 	}
+	at := atOf(res.At)
 	left := batch[:0]
 	worst := attempt{again: true}
 	for i, w := range batch {
-		a := api.ToAnswer(res.Answers[i])
+		a := res.Answers[i]
 		switch {
 		case a.Status != 0 && meta.CodeOf(a.Err) != meta.CodeRequestExpired:
-			c.see(a.Index, res.GetAt().GetIncarnation())
+			c.see(a.Index, at.Incarnation)
 			c.settle(w, a)
 		case a.Status != 0 && w.request != nil && !w.unsure && !w.renewed:
 			// The cluster has forgotten the client while it had nothing to do. No copy of the command can take effect, so it
@@ -153,7 +151,7 @@ func (c *Client) take(batch []*pending, res *pb.ProposeResponse) ([]*pending, at
 			left = append(left, w)
 		}
 	}
-	c.see(res.GetAt().GetIndex(), res.GetAt().GetIncarnation())
+	c.see(at.Index, at.Incarnation)
 	return left, worst
 }
 
@@ -192,7 +190,7 @@ func (c *Client) renew(w *pending, a meta.Answer) {
 	w.renewed = true
 	c.session.Done(*w.request, a)
 	*w.request = c.session.Next()
-	w.message.Request = &pb.Request{Client: w.request.Client[:], Sequence: w.request.Sequence, Oldest: w.request.Oldest}
+	w.command.Renumber(*w.request)
 }
 
 // settle gives the caller the answer.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/headwaterdb/headwater"
+	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -47,7 +48,7 @@ func TestLargeMessagesAreDecodedOneAtATime(t *testing.T) {
 				return answer
 			}
 			g <- struct{}{}
-			if a := send(maxCommands + 1); len(a) != 1 {
+			if a := send(api.MaxCommands + 1); len(a) != 1 {
 				t.Errorf("%s: a small message waits for a large one", contentType)
 			}
 			first, second := send(many), send(many)

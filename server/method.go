@@ -40,7 +40,13 @@ func unary[Req, Res any](s *service, svc, name string, fn func(context.Context, 
 			return connect.NewResponse(res), nil
 		}, o...)
 	}
-	m.unary = &grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	m.unary = nativeUnary(name, fn)
+	return m
+}
+
+// nativeUnary makes the native side of a method out of a guarded function.
+func nativeUnary[Req, Res any](name string, fn func(context.Context, *Req) (*Res, error)) *grpc.MethodDesc {
+	return &grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		req := new(Req)
 		if err := decode(req); err != nil {
 			return nil, err
@@ -51,7 +57,6 @@ func unary[Req, Res any](s *service, svc, name string, fn func(context.Context, 
 		}
 		return res, nil
 	}}
-	return m
 }
 
 // serverStream makes a method out of a function that takes one message and sends many.

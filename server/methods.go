@@ -5,8 +5,10 @@ import "strings"
 // methods lists everything that can be called.
 func (s *service) methods() []method {
 	const main = serviceName
+	propose := unary(s, main, "Propose", s.propose)
+	propose.unary = nativeUnary(propose.name, guarded(s, propose.name, s.proposeNative))
 	return []method{
-		unary(s, main, "Propose", s.propose),
+		propose,
 		unary(s, main, "DryRun", s.dryRun),
 		unary(s, main, "Status", s.status),
 		unary(s, main, "Counts", s.counts),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/headwaterdb/headwater/api"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // lets clients compress; MaxRecvMsgSize is of what they send, decompressed
@@ -18,7 +19,7 @@ var protoFiles = map[string]string{
 // nativeServer serves the methods by the gRPC library's own transport.
 func nativeServer(s *service, methods []method, large gate) *grpc.Server {
 	g := grpc.NewServer(
-		grpc.ForceServerCodecV2(nativeCodec{encoding.GetCodecV2(proto.Name), large}),
+		grpc.ForceServerCodecV2(nativeCodec{api.Codec(encoding.GetCodecV2(proto.Name)), large}),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

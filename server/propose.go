@@ -9,9 +9,6 @@ import (
 	"github.com/headwaterdb/headwater/meta"
 )
 
-// maxCommands is the most commands of one call.
-const maxCommands = 1000
-
 // batch is the commands of one call, translated. One that stands for no command has its answer already; it does not
 // keep the others from being proposed, as one that the rules refuse does not.
 type batch struct {
@@ -20,23 +17,31 @@ type batch struct {
 	places    []int // of the proposals among the answers
 }
 
-func newBatch(commands []*pb.Command) (*batch, error) {
-	switch n := len(commands); {
+// translate translates the commands of a message, if they are not too many.
+func translate(commands []*pb.Command) (*batch, error) {
+	if len(commands) > api.MaxCommands {
+		return newBatch(len(commands), nil)
+	}
+	return newBatch(len(commands), api.ToProposed(commands))
+}
+
+// newBatch takes n commands; where they are too many they need not be there.
+func newBatch(n int, commands []api.Proposed) (*batch, error) {
+	switch {
 	case n == 0:
-		return nil, invalid("commands: there are none, 1 to %d are needed", maxCommands)
-	case n > maxCommands:
+		return nil, invalid("commands: there are none, 1 to %d are needed", api.MaxCommands)
+	case n > api.MaxCommands:
 		return nil, &meta.Error{Code: meta.CodeTooLarge, Inner: -1,
-			Message: fmt.Sprintf("%d commands, at most %d are allowed in one call", n, maxCommands)}
+			Message: fmt.Sprintf("%d commands, at most %d are allowed in one call", n, api.MaxCommands)}
 	}
 	b := &batch{answers: make([]meta.Answer, len(commands)), proposals: make([]meta.Proposal, 0, len(commands)),
 		places: make([]int, 0, len(commands))}
 	for i, c := range commands {
-		p, err := api.ToProposal(c)
-		if err != nil {
-			b.answers[i] = refused(err)
+		if c.Err != nil {
+			b.answers[i] = refused(c.Err)
 			continue
 		}
-		b.proposals = append(b.proposals, p)
+		b.proposals = append(b.proposals, c.Proposal)
 		b.places = append(b.places, i)
 	}
 	return b, nil
@@ -51,8 +56,8 @@ func refused(err error) meta.Answer {
 	return a
 }
 
-// merge puts the store's answers in their places and returns all as messages.
-func (b *batch) merge(answers []meta.Answer) []*pb.Answer {
+// merge puts the store's answers in their places and returns all.
+func (b *batch) merge(answers []meta.Answer) []meta.Answer {
 	for i, at := range b.places {
 		if i < len(answers) {
 			b.answers[at] = answers[i]
@@ -61,26 +66,40 @@ func (b *batch) merge(answers []meta.Answer) []*pb.Answer {
 				len(b.places), meta.ErrOutcomeUnknown)}
 		}
 	}
-	return api.Each(b.answers, api.FromAnswer)
+	return b.answers
 }
 
 func (s *service) propose(ctx context.Context, r *pb.ProposeRequest) (*pb.ProposeResponse, error) {
-	b, err := newBatch(r.GetCommands())
+	b, err := translate(r.GetCommands())
 	if err != nil {
 		return nil, err
 	}
+	answers, at := s.proposeBatch(ctx, b)
+	return &pb.ProposeResponse{Answers: api.Each(answers, api.FromAnswer), At: at}, nil
+}
+
+// proposeNative is propose with the messages of the native transport.
+func (s *service) proposeNative(ctx context.Context, r *api.ReceivedRequest) (*api.ProposeResponse, error) {
+	b, err := newBatch(r.Count, r.Commands)
+	if err != nil {
+		return nil, err
+	}
+	answers, at := s.proposeBatch(ctx, b)
+	return &api.ProposeResponse{Answers: answers, At: at}, nil
+}
+
+func (s *service) proposeBatch(ctx context.Context, b *batch) ([]meta.Answer, *pb.At) {
 	var answers []meta.Answer
 	if len(b.proposals) > 0 {
 		ctx, cancel := s.bounded(ctx)
 		defer cancel()
 		answers = s.store.Propose(ctx, b.proposals...)
 	}
-	out := b.merge(answers)
-	return &pb.ProposeResponse{Answers: out, At: s.at(s.store.View())}, nil
+	return b.merge(answers), s.at(s.store.View())
 }
 
 func (s *service) dryRun(ctx context.Context, r *pb.DryRunRequest) (*pb.DryRunResponse, error) {
-	b, err := newBatch(r.GetCommands())
+	b, err := translate(r.GetCommands())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +112,7 @@ func (s *service) dryRun(ctx context.Context, r *pb.DryRunRequest) (*pb.DryRunRe
 			changes[i].Command = b.places[c]
 		}
 	}
-	return &pb.DryRunResponse{Answers: b.merge(answers), Changes: api.Each(changes, api.FromChange), At: s.at(v)}, nil
+	return &pb.DryRunResponse{Answers: api.Each(b.merge(answers), api.FromAnswer), Changes: api.Each(changes, api.FromChange), At: s.at(v)}, nil
 }
 
 func (s *service) snapshot(ctx context.Context, _ *pb.SnapshotRequest) (*pb.SnapshotResponse, error) {
