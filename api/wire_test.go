@@ -318,7 +318,7 @@ func FuzzRequestsAreReadAlike(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { readAlike(t, append([]byte(nil), b...)) })
 }
 
-// FuzzResponsesAreReadAlike is the same for answers.
+// FuzzResponsesAreReadAlike: whatever a server answers is read as the generated code reads it.
 func FuzzResponsesAreReadAlike(f *testing.F) {
 	r := rand.New(rand.NewPCG(12, 0))
 	for range 20 {
