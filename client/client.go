@@ -37,7 +37,7 @@ type Options struct {
 	// caught up with everything that this client has seen.
 	LocalReads bool
 	// Gather, where it is not 0, lets the commands of calls of Propose that wait at the same time share a request, and is
-	// how many such requests may be under way at once; 2 to 4 are good values. A call that finds one free goes at once:
+	// how many such requests may be under way at once: 2 for tens of goroutines, 8 for a thousand are good values. A call that finds one free goes at once:
 	// nobody waits for company. Each command keeps its own answer, and a call its own context. It is for programs in which
 	// many goroutines propose at once through one client: a request costs both sides far more than a command in it.
 	Gather int

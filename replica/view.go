@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/headwaterdb/headwater/oplog"
@@ -98,6 +99,7 @@ func (r *Replica[S, R]) looker(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		runtime.Gosched() // callers that are ready to run come along
 		l := r.table.startLook()
 		if l == nil {
 			continue

@@ -47,7 +47,7 @@ func experiments(callers, nodes, streams []int, peers bool) []experiment {
 		{"puts", "Writes of 100 bytes", "callers", callers, []series{
 			{sEtcd, etcdLoad("etcd-put", 1)}, {sEtcdMany, etcdLoad("etcd-put", 16)},
 			{sKinePostgres, kineLoad("etcd-put", true)}, {sKineSQLite, kineLoad("etcd-put", false)},
-			{sLibPostgres, libPostgres("puts", "", 1)}, {sLibSQLite, libSQLite("puts")}, {sAPI, apiPostgres("puts")}, {sGathered, apiPostgres("puts", "--gather", "2")},
+			{sLibPostgres, libPostgres("puts", "", 1)}, {sLibSQLite, libSQLite("puts")}, {sAPI, apiPostgres("puts")}, {sGathered, apiPostgres("puts", "--gather", "8")},
 			{sEcho, echo(false)}, {sEchoBeside, echo(true)},
 			{sInsertPG, insertPostgres}, {sInsertSQLite, insertSQLite},
 		}},
