@@ -222,11 +222,10 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// QueryContext is driver.QueryerContext's. The statement is described once for each connection and then sent in one
-// message each time, without a name, whatever mode the pool prefers.
+// QueryContext is driver.QueryerContext's.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	defer c.watch(ctx)()
-	rows, err := c.Conn.QueryContext(ctx, query, withMode(args))
+	rows, err := c.Conn.QueryContext(ctx, query, c.withMode(args))
 	return rows, c.judge(err)
 }
 
@@ -238,7 +237,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	defer c.watch(ctx)()
 	notes := c.Conn.Conn().PgConn().CustomData()
 	delete(notes, warnedKey)
-	res, err := c.Conn.ExecContext(ctx, query, withMode(args))
+	res, err := c.Conn.ExecContext(ctx, query, c.withMode(args))
 	if warned, ok := notes[warnedKey].(error); ok && err == nil {
 		err = warned
 	}
@@ -256,8 +255,15 @@ func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-func withMode(args []driver.NamedValue) []driver.NamedValue {
-	return append([]driver.NamedValue{{Value: pgx.QueryExecModeCacheDescribe}}, args...)
+// withMode says how a statement is sent. On a session that is ours alone the server keeps it under a name, with its plan:
+// to plan it takes longer than to execute it. On any other it is described once for each connection and then sent in one
+// message each time, without a name, whatever mode the pool prefers.
+func (c *conn) withMode(args []driver.NamedValue) []driver.NamedValue {
+	mode := pgx.QueryExecModeCacheDescribe
+	if c.session.source.owned() && !c.found.pooled {
+		mode = pgx.QueryExecModeCacheStatement
+	}
+	return append([]driver.NamedValue{{Value: mode}}, args...)
 }
 
 // judge draws from an error of the server what it says of connections: a pool's that must not be used again is closed,

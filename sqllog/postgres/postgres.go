@@ -2,9 +2,10 @@
 //
 // The tables are PREFIX_log, PREFIX_snapshot and PREFIX_snapshot_part; Open creates nothing, Init creates them where they
 // are missing, and PrintSQL gives the statements to whoever creates them by hand. Every operation is one statement that
-// commits by itself: no session state, no named prepared statement, no transaction over several messages. So a pooler in
-// transaction or statement mode may stand in between, and rows of other nodes are then noticed by polling. The exception
-// is an append in a turn (Options.Turnstile, see turn.go), on a session of its own that no pooler shares.
+// commits by itself: no session state, no transaction over several messages, and where sessions are shared no named
+// prepared statement. So a pooler in transaction or statement mode may stand in between, and rows of other nodes are then
+// noticed by polling. The exception is an append in a turn (Options.Turnstile, see turn.go), on a session of its own that
+// no pooler shares.
 //
 // An append that was answered is on the server's disk, and on the synchronous standbys if there are any. On an
 // asynchronous standby that is promoted the newest rows may be missing: nodes that had applied them stop and say so, a

@@ -1,0 +1,66 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headwaterdb/headwater/internal/dbtest"
+	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
+	"github.com/headwaterdb/headwater/oplog"
+)
+
+// TestStatementsAreKept: a session of our own gets the text of a statement once, however often it is executed.
+func TestStatementsAreKept(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t)
+	x := proxy.New(t, proxy.Postgres, p.Addr())
+	o := on(p)
+	o.DSN = strings.Replace(o.DSN, p.Addr(), x.Addr(), 1)
+	l := cluster(t, o, 0)
+	const text, times = "SELECT max(idx)", 50
+	sent := x.Add(proxy.Rule{From: proxy.Client, Type: 'P', Text: text, Times: -1})
+	run := x.Add(proxy.Rule{From: proxy.Client, Type: 'E', Text: text, Times: -1})
+	for range times {
+		if _, err := l.Newest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent.Hits() > x.Open() || run.Hits() < times {
+		t.Errorf("the text was sent %d times over %d connections, and executed %d times, want at least %d", sent.Hits(), x.Open(), run.Hits(), times)
+	}
+}
+
+// TestKeptPlansReadByIndex: plans that the server makes while the log has a row or two, and keeps, do not read all of it
+// when it has grown and nobody has told the planner.
+func TestKeptPlansReadByIndex(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t, "autovacuum = off")
+	o := on(p)
+	o.NoNotify = true
+	admin := session(t, p.DSN("postgres", "postgres"))
+	scans := func(l oplog.Log) int64 { // so far, when l has been closed and its sessions have told their counts
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		awaitTrue(t, admin, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+		return scan[int64](t, admin, "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = $1", o.Prefix+"_log")
+	}
+	before := scans(cluster(t, o, 1))
+	mustExec(t, admin, "VACUUM ANALYZE "+o.Prefix+"_log") // one page, as the planner knows now
+	l := open(t, o)
+	for at := oplog.Index(2); at < 40; at++ { // more often than a plan is made for the values of one execution
+		mustAppend(t, l, at, "row")
+		if _, err := l.Read(t.Context(), at-1, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Newest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Bounds(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := scans(l); after != before {
+		t.Errorf("%d statements read the whole log", after-before)
+	}
+}
