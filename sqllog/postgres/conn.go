@@ -128,18 +128,26 @@ func (s *session) settle(ctx context.Context, c *pgx.Conn) (l look, err error) {
 		return l, l.fit()
 	}
 	// Set once for each connection, which costs no append anything; so neither a role nor a reload can change them.
-	set := []string{"default_transaction_isolation = 'read committed'",
+	settings := []string{"default_transaction_isolation = 'read committed'",
 		fmt.Sprintf("statement_timeout = %d", (s.statement * 4 / 5).Milliseconds()), "lock_timeout = 0",
 		"client_min_messages = warning", // a warning may say that a row was not replicated
 		fmt.Sprintf("idle_in_transaction_session_timeout = %d", turnPatience.Milliseconds())}
-	set = append(set, l.kind().settings()...)
+	settings = append(settings, l.kind().settings()...)
 	if l.weakCommit() || l.commit == "local" || l.commit == "remote_write" {
-		set = append(set, "synchronous_commit = on")
+		settings = append(settings, "synchronous_commit = on")
 	}
-	if _, err := c.PgConn().Exec(ctx, "SET "+strings.Join(set, "; SET ")).ReadAll(); err != nil {
-		return l, fmt.Errorf("make the settings: %w", err)
+	return l, set(ctx, c, settings)
+}
+
+// set makes settings of a session.
+func set(ctx context.Context, c *pgx.Conn, settings []string) error {
+	if len(settings) == 0 {
+		return nil
 	}
-	return l, nil
+	if _, err := c.PgConn().Exec(ctx, "SET "+strings.Join(settings, "; SET ")).ReadAll(); err != nil {
+		return fmt.Errorf("make the settings: %w", err)
+	}
+	return nil
 }
 
 // weakCommit reports whether a commit may be answered before it is safe.

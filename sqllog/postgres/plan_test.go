@@ -1,12 +1,16 @@
 package postgres_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/oplog"
+	"github.com/headwaterdb/headwater/sqllog/postgres"
 )
 
 // TestStatementsAreKept: a session of our own gets the text of a statement once, however often it is executed.
@@ -31,36 +35,72 @@ func TestStatementsAreKept(t *testing.T) {
 }
 
 // TestKeptPlansReadByIndex: plans that the server makes while the log has a row or two, and keeps, do not read all of it
-// when it has grown and nobody has told the planner.
+// when it has grown and nobody has told the planner. On a program's pool only the append's is kept.
 func TestKeptPlansReadByIndex(t *testing.T) {
 	t.Parallel()
-	p := dbtest.NewPostgres(t, "autovacuum = off")
-	o := on(p)
-	o.NoNotify = true
-	admin := session(t, p.DSN("postgres", "postgres"))
-	scans := func(l oplog.Log) int64 { // so far, when l has been closed and its sessions have told their counts
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		awaitTrue(t, admin, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
-		return scan[int64](t, admin, "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = $1", o.Prefix+"_log")
+	for _, pooled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pool=%t", pooled), func(t *testing.T) {
+			t.Parallel()
+			p := dbtest.NewPostgres(t, "autovacuum = off")
+			o := on(p)
+			o.NoNotify = true
+			admin := session(t, p.DSN("postgres", "postgres"))
+			scans := func() int64 { // so far, when all sessions have ended, and with that told their counts
+				awaitTrue(t, admin, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
+				return scan[int64](t, admin, "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = $1", o.Prefix+"_log")
+			}
+			if err := cluster(t, o, 1).Close(); err != nil {
+				t.Fatal(err)
+			}
+			before := scans()
+			mustExec(t, admin, "VACUUM ANALYZE "+o.Prefix+"_log") // one page, as the planner knows now
+			end := func() {}
+			var l oplog.Log
+			if pooled {
+				l, end = onPool(t, o)
+			} else {
+				l = open(t, o)
+			}
+			for at := oplog.Index(2); at < 40; at++ { // more often than a plan is made for the values of one execution
+				mustAppend(t, l, at, "row")
+				if !pooled {
+					look(t, l, at)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			end()
+			if after := scans(); after != before {
+				t.Errorf("%d statements read the whole log", after-before)
+			}
+		})
 	}
-	before := scans(cluster(t, o, 1))
-	mustExec(t, admin, "VACUUM ANALYZE "+o.Prefix+"_log") // one page, as the planner knows now
-	l := open(t, o)
-	for at := oplog.Index(2); at < 40; at++ { // more often than a plan is made for the values of one execution
-		mustAppend(t, l, at, "row")
-		if _, err := l.Read(t.Context(), at-1, 1<<20); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Newest(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Bounds(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+}
+
+// onPool opens the log on a pool, which end closes.
+func onPool(t *testing.T, o postgres.Options) (l oplog.Log, end func()) {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), o.DSN)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if after := scans(l); after != before {
-		t.Errorf("%d statements read the whole log", after-before)
+	if l, err = postgres.OpenPool(t.Context(), pool, o); err != nil {
+		t.Fatal(err)
+	}
+	return l, pool.Close
+}
+
+// look reads in every way that a node at rest reads.
+func look(t *testing.T, l oplog.Log, newest oplog.Index) {
+	t.Helper()
+	if _, err := l.Read(t.Context(), newest-1, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Newest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Bounds(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

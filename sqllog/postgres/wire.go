@@ -167,7 +167,10 @@ func (s *session) makeWire(ctx context.Context, c *conn) (err error) {
 		if own, err = s.source.dedicated(ctx); err != nil {
 			return unsent(err)
 		}
-		if l, err = s.settle(ctx, own); err != nil {
+		if l, err = s.settle(ctx, own); err == nil && !l.pooled { // it is ours now, for good
+			err = set(ctx, own, l.kind().settings())
+		}
+		if err != nil {
 			closeNow(own)
 			return unsent(err)
 		}
