@@ -42,7 +42,8 @@ func (k kind) settings() []string {
 		return nil
 	}
 	return []string{"default_transaction_deferrable = off",
-		"enable_seqscan = off"} // a plan that was made and kept while the log was short must not read all of a long one
+		"enable_seqscan = off", // a plan that was made and kept while the log was short must not read all of a long one
+		"jit = off"}            // where there is no other way than to read a whole table, that setting makes it look like work worth compiling
 }
 
 // schemas are the texts that create the tables. Those of one kind are sent one after the other, each as one message.

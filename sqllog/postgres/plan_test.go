@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/internal/dbtest"
 	"github.com/headwaterdb/headwater/internal/dbtest/proxy"
 	"github.com/headwaterdb/headwater/oplog"
@@ -75,6 +76,25 @@ func TestKeptPlansReadByIndex(t *testing.T) {
 				t.Errorf("%d statements read the whole log", after-before)
 			}
 		})
+	}
+}
+
+// TestNothingIsCompiled: no statement is so dear in the eyes of the planner that the server compiles it, which takes it
+// a thousand times as long as any of them.
+func TestNothingIsCompiled(t *testing.T) {
+	t.Parallel()
+	p := counting(t, "jit_above_cost = 100000")
+	s := nodes(t, 1, on(p), headwater.Options{})[0]
+	for range 3 { // each makes a snapshot, and sweeps what the one before has left
+		mustPut(t, s, "k")
+		if _, err := s.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin := session(t, p.DSN("postgres", "postgres"))
+	awaitTrue(t, admin, "SELECT count(*) > 0 FROM pg_stat_statements WHERE query LIKE 'DELETE FROM %snapshot_part%' AND calls >= 2")
+	if got := scan[string](t, admin, "SELECT coalesce(string_agg(left(query, 60), '; '), '') FROM pg_stat_statements WHERE jit_functions > 0"); got != "" {
+		t.Errorf("compiled: %s", got)
 	}
 }
 
