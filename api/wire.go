@@ -320,6 +320,14 @@ func readIdentity(b []byte, i *meta.Identity) bool {
 	return !f.unusual
 }
 
+// clone copies bytes as the generated code does: no bytes are nil.
+func clone(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return bytes.Clone(b)
+}
+
 func readPutKey(b []byte) (k meta.PutKey, usual bool) {
 	f := fields{rest: b}
 	for f.once() {
@@ -329,7 +337,7 @@ func readPutKey(b []byte) (k meta.PutKey, usual bool) {
 		case f.is(2, true) && utf8.Valid(f.bytes):
 			k.Key = string(f.bytes)
 		case f.is(3, true):
-			k.Value = bytes.Clone(f.bytes)
+			k.Value = clone(f.bytes)
 		case f.is(4, false):
 			k.IfAbsent = f.varint != 0
 		case f.is(5, false):
@@ -394,7 +402,7 @@ func readObject(b []byte, o *meta.Object, room []meta.Slice) (_ []meta.Slice, us
 		case f.is(2, false) && o.Size == 0:
 			o.Size = f.varint
 		case f.is(3, true) && o.Attributes == nil:
-			o.Attributes = bytes.Clone(f.bytes)
+			o.Attributes = clone(f.bytes)
 		case f.is(fieldSlices, true):
 			var s meta.Slice
 			if !readSlice(f.bytes, &s) {

@@ -188,7 +188,9 @@ func (r *ProposeResponse) read(b []byte) error {
 	for f := (fields{rest: b}); f.next() && f.is(fieldAnswers, true); {
 		n++
 	}
-	r.Answers = make([]meta.Answer, n)
+	if n > 0 {
+		r.Answers = make([]meta.Answer, n)
+	}
 	f := fields{rest: b}
 	for i := 0; f.next(); {
 		switch {

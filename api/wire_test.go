@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -36,9 +35,9 @@ func unmarshal(b []byte, v any) error {
 	return wire.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, v)
 }
 
-// same compares what was read in two ways; no bytes and a nil slice are the same.
+// same compares what was read in two ways.
 func same(a, b any) string {
-	return cmp.Diff(a, b, cmpopts.EquateEmpty(), protocmp.Transform(), cmp.Comparer(func(a, b error) bool {
+	return cmp.Diff(a, b, protocmp.Transform(), cmp.Comparer(func(a, b error) bool {
 		return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
 	}))
 }

@@ -49,10 +49,14 @@ func (c *Client) judge(over, err error) attempt {
 		a.again = true
 	default:
 		switch st.Code() {
+		// Whoever is between here and the server says these, or the server's library before it calls anybody.
+		case codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented, codes.InvalidArgument:
 		// Canceled is a stream that was cut off on the way, since the caller's context has not ended. DeadlineExceeded is
 		// the end of the try, or of the server's patience. Internal is broken on the way too, or a panic in the server.
 		case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.Internal:
 			a.again, a.unsure = true, unsure(a.err)
+		default: // as ResourceExhausted, of an answer that is too large to be read
+			a.unsure = unsure(a.err)
 		}
 	}
 	return a

@@ -102,13 +102,21 @@ func (binaryCodec) Unmarshal(b []byte, v any) error {
 	return proto.Unmarshal(b, m)
 }
 
-// nativeCodec is the gRPC library's codec behind the gate.
+// nativeCodec is the gRPC library's codec behind the gate. The library does not contain a panic in it.
 type nativeCodec struct {
 	encoding.CodecV2
-	gate gate
+	gate    gate
+	service *service
 }
 
 // Unmarshal is encoding.CodecV2's.
-func (c nativeCodec) Unmarshal(b mem.BufferSlice, v any) error {
+func (c nativeCodec) Unmarshal(b mem.BufferSlice, v any) (err error) {
+	defer c.service.recovered("reading a request", &err)
 	return c.gate.decode(b.Len(), func() error { return c.CodecV2.Unmarshal(b, v) })
+}
+
+// Marshal is encoding.CodecV2's.
+func (c nativeCodec) Marshal(v any) (b mem.BufferSlice, err error) {
+	defer c.service.recovered("writing an answer", &err)
+	return c.CodecV2.Marshal(v)
 }

@@ -2,18 +2,22 @@ package server
 
 import (
 	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"connectrpc.com/connect"
 	"github.com/headwaterdb/headwater"
 	"github.com/headwaterdb/headwater/api"
 	pb "github.com/headwaterdb/headwater/api/headwater/v1"
+	"github.com/headwaterdb/headwater/meta"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	pbproto "google.golang.org/protobuf/proto"
 )
 
 // deaf is a store that nothing reaches.
@@ -76,7 +80,7 @@ func emptyCommandsJSON(n int) []byte {
 func TestNativeCodecIsGated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		c := nativeCodec{encoding.GetCodecV2(proto.Name), g}
+		c := nativeCodec{encoding.GetCodecV2(proto.Name), g, newService(deaf{}, Options{}.withDefaults())}
 		decode := func(n int) <-chan error {
 			done := make(chan error, 1)
 			go func() {
@@ -96,6 +100,42 @@ func TestNativeCodecIsGated(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestPanicsInTheCodecAreContained: the gRPC library calls the codec outside of the handler.
+func TestPanicsInTheCodecAreContained(t *testing.T) {
+	t.Parallel()
+	o := Options{Logger: slog.New(slog.DiscardHandler)}.withDefaults()
+	c := nativeCodec{gate: newGate(), service: newService(deaf{}, o)} // there is no codec in it
+	if err := c.Unmarshal(nil, new(pb.ProposeRequest)); connect.CodeOf(err) != connect.CodeInternal {
+		t.Errorf("reading: %v", err)
+	}
+	if _, err := c.Marshal(new(pb.ProposeResponse)); connect.CodeOf(err) != connect.CodeInternal {
+		t.Errorf("writing: %v", err)
+	}
+}
+
+// TestAnswersStayReadable: a call of many refusals, each with a large value, has an answer that clients read.
+func TestAnswersStayReadable(t *testing.T) {
+	t.Parallel()
+	value := make([]byte, meta.MaxValueBytes)
+	answers := make([]meta.Answer, api.MaxCommands)
+	for i := range answers {
+		answers[i] = meta.Answer{Status: meta.Rejected, Err: &meta.Error{Code: meta.CodeKeyExists, Message: "exists", Inner: -1,
+			Current: &meta.Key{Key: "k", Value: value}}}
+	}
+	kept := answers[0].Err
+	bound(answers)
+	size := 0
+	for i, a := range answers {
+		if meta.CodeOf(a.Err) != meta.CodeKeyExists {
+			t.Fatalf("answer %d: %v", i, a.Err)
+		}
+		size += pbproto.Size(api.FromAnswer(a))
+	}
+	if answers[0].Err != kept || size > 4<<20 { // what gRPC libraries read by default
+		t.Errorf("%d bytes, the first %v", size, answers[0].Err)
+	}
 }
 
 func TestClipKeepsCharactersWhole(t *testing.T) {

@@ -19,7 +19,7 @@ var protoFiles = map[string]string{
 // nativeServer serves the methods by the gRPC library's own transport.
 func nativeServer(s *service, methods []method, large gate) *grpc.Server {
 	g := grpc.NewServer(
-		grpc.ForceServerCodecV2(nativeCodec{api.Codec(encoding.GetCodecV2(proto.Name)), large}),
+		grpc.ForceServerCodecV2(nativeCodec{api.Codec(encoding.GetCodecV2(proto.Name)), large, s}),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

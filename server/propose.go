@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headwaterdb/headwater/api"
@@ -56,6 +57,26 @@ func refused(err error) meta.Answer {
 	return a
 }
 
+// maxCurrent is the most bytes of keys' values that the answers of one call hold: many refusals, each with a large value,
+// would make an answer that no client reads, and then knows of none of its commands what became of it.
+const maxCurrent = 2 << 20
+
+// bound leaves the values of further refusals out where there are too many bytes of them.
+func bound(answers []meta.Answer) {
+	size := 0
+	for i := range answers {
+		var e *meta.Error
+		if !errors.As(answers[i].Err, &e) || e.Current == nil {
+			continue
+		}
+		if size += len(e.Current.Value); size > maxCurrent {
+			short := *e
+			short.Current = nil
+			answers[i].Err = &short
+		}
+	}
+}
+
 // merge puts the store's answers in their places and returns all.
 func (b *batch) merge(answers []meta.Answer) []meta.Answer {
 	for i, at := range b.places {
@@ -66,6 +87,7 @@ func (b *batch) merge(answers []meta.Answer) []meta.Answer {
 				len(b.places), meta.ErrOutcomeUnknown)}
 		}
 	}
+	bound(b.answers)
 	return b.answers
 }
 

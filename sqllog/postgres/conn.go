@@ -265,10 +265,10 @@ func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 
 // withMode says how a statement is sent. On a session that is ours alone the server keeps it under a name, with its plan:
 // to plan it takes longer than to execute it. On any other it is described once for each connection and then sent in one
-// message each time, without a name, whatever mode the pool prefers.
+// message each time, without a name, whatever mode the pool prefers; and where the connection string says that none is kept.
 func (c *conn) withMode(args []driver.NamedValue) []driver.NamedValue {
 	mode := pgx.QueryExecModeCacheDescribe
-	if c.session.source.owned() && !c.found.pooled {
+	if c.session.source.owned() && !c.found.pooled && c.Conn.Conn().Config().StatementCacheCapacity > 0 {
 		mode = pgx.QueryExecModeCacheStatement
 	}
 	return append([]driver.NamedValue{{Value: mode}}, args...)

@@ -35,6 +35,16 @@ func TestStatementsAreKept(t *testing.T) {
 	}
 }
 
+// TestStatementsAreNotKept where the connection string says so, as those that were written for a pooler do.
+func TestStatementsAreNotKept(t *testing.T) {
+	t.Parallel()
+	p := dbtest.NewPostgres(t)
+	o := on(p)
+	o.DSN += "&statement_cache_capacity=0"
+	l := cluster(t, o, 3)
+	look(t, l, 3)
+}
+
 // TestKeptPlansReadByIndex: plans that the server makes while the log has a row or two, and keeps, do not read all of it
 // when it has grown and nobody has told the planner. On a program's pool only the append's is kept.
 func TestKeptPlansReadByIndex(t *testing.T) {

@@ -2659,7 +2659,8 @@ type Answer struct {
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// Where rejected: the position, from 0, of the refusing command inside atomic; -1 where the command stood alone.
 	Inner *int32 `protobuf:"varint,9,opt,name=inner,proto3,oneof" json:"inner,omitempty"`
-	// The key as it stood, for KEY_EXISTS and KEY_VERSION_MISMATCH.
+	// The key as it stood, for KEY_EXISTS and KEY_VERSION_MISMATCH. Left out where the answers of the call already hold
+	// 2 MiB of values.
 	Current *Key `protobuf:"bytes,10,opt,name=current,proto3" json:"current,omitempty"`
 	// Where failed: what kind of failure.
 	Failure       *Failure `protobuf:"bytes,11,opt,name=failure,proto3" json:"failure,omitempty"`

@@ -119,7 +119,7 @@ func (p *Proxy) crossing(bytes int) time.Duration {
 	return time.Duration(bytes) * time.Second / time.Duration(p.rate)
 }
 
-// Cut resets all connections of now, on both sides, those that have not reached the server yet included.
+// Cut resets all connections of now, on both sides, those that were accepted and have not reached the server yet included.
 func (p *Proxy) Cut() {
 	for _, l := range p.now(age{cuts: 1}) {
 		l.cut()
