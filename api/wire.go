@@ -45,37 +45,33 @@ type EncodedCommand struct {
 
 // EncodeCommand returns p, as FromProposal returns it, in binary form. It fails where a text is not UTF-8.
 func EncodeCommand(p meta.Proposal) (EncodedCommand, error) {
-	var c EncodedCommand
 	switch k := p.Command.(type) {
 	case meta.PutKey:
 		if !utf8.ValidString(k.Key) {
 			break
 		}
 		n := sizePutKey(&k)
-		c = beginCommand(p, n)
+		c := beginCommand(p, n)
 		c.bytes = appendPutKey(appendHead(c.bytes, fieldPutKey, n), &k)
 		return c, nil
 	case meta.CommitObjects:
 		n := sizeCommitObjects(&k)
-		c = beginCommand(p, n)
+		c := beginCommand(p, n)
 		c.bytes = appendCommitObjects(appendHead(c.bytes, fieldCommitObjects, n), &k)
 		return c, nil
 	}
-	request := p.Request
-	p.Request = nil
-	rest, err := proto.Marshal(FromProposal(p))
+	rest, err := proto.Marshal(fromCommand(p.Command))
 	if err != nil {
-		return c, err
+		return EncodedCommand{}, err
 	}
-	c.bytes = appendRequest(make([]byte, 0, sizeRequest(request)+longestHead+len(rest)), request)
-	c.request = len(c.bytes)
+	c := beginCommand(p, len(rest))
 	c.bytes = append(c.bytes, rest...)
 	return c, nil
 }
 
 // Len returns how many bytes the command takes in a request.
 func (c EncodedCommand) Len() int {
-	return protowire.SizeTag(fieldCommands) + protowire.SizeBytes(len(c.bytes))
+	return sizeMessage(fieldCommands, len(c.bytes))
 }
 
 // Renumber gives the command another request.
@@ -451,15 +447,6 @@ func readSlice(b []byte, s *meta.Slice) bool {
 type Proposed struct {
 	Proposal meta.Proposal
 	Err      error
-}
-
-// ToProposed translates the commands of a message.
-func ToProposed(commands []*pb.Command) []Proposed {
-	out := make([]Proposed, len(commands))
-	for i, m := range commands {
-		out[i].Proposal, out[i].Err = ToProposal(m)
-	}
-	return out
 }
 
 // readCommand reads a command. It shares nothing with b.

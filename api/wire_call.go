@@ -119,10 +119,21 @@ func (r *ReceivedRequest) readAny(b []byte) error {
 	if err := proto.Unmarshal(b, &m); err != nil {
 		return err
 	}
-	if r.Count = len(m.Commands); r.Count <= MaxCommands {
-		r.Commands = ToProposed(m.Commands)
-	}
+	*r = *Received(m.Commands)
 	return nil
+}
+
+// Received translates the commands of a message.
+func Received(commands []*pb.Command) *ReceivedRequest {
+	r := &ReceivedRequest{Count: len(commands)}
+	if r.Count > MaxCommands {
+		return r
+	}
+	r.Commands = make([]Proposed, r.Count)
+	for i, m := range commands {
+		r.Commands[i].Proposal, r.Commands[i].Err = ToProposal(m)
+	}
+	return r
 }
 
 // Sizes of the common answer and of an At, about.
@@ -200,13 +211,8 @@ func (r *ProposeResponse) read(b []byte) error {
 			}
 			i++
 		case f.is(fieldAt, true) && r.At == nil:
-			r.At = new(pb.At)
-			if readAt(f.bytes, r.At) {
-				continue
-			}
-			proto.Reset(r.At)
-			if err := proto.Unmarshal(f.bytes, r.At); err != nil {
-				return err
+			if r.At = new(pb.At); !readAt(f.bytes, r.At) {
+				return r.readAny(b)
 			}
 		default:
 			return r.readAny(b)

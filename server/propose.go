@@ -18,26 +18,16 @@ type batch struct {
 	places    []int // of the proposals among the answers
 }
 
-// translate translates the commands of a message, if they are not too many.
-func translate(commands []*pb.Command) (*batch, error) {
-	if len(commands) > api.MaxCommands {
-		return newBatch(len(commands), nil)
-	}
-	return newBatch(len(commands), api.ToProposed(commands))
-}
-
-// newBatch takes n commands; where they are too many they need not be there.
-func newBatch(n int, commands []api.Proposed) (*batch, error) {
-	switch {
+func newBatch(r *api.ReceivedRequest) (*batch, error) {
+	switch n := r.Count; {
 	case n == 0:
 		return nil, invalid("commands: there are none, 1 to %d are needed", api.MaxCommands)
 	case n > api.MaxCommands:
 		return nil, &meta.Error{Code: meta.CodeTooLarge, Inner: -1,
 			Message: fmt.Sprintf("%d commands, at most %d are allowed in one call", n, api.MaxCommands)}
 	}
-	b := &batch{answers: make([]meta.Answer, len(commands)), proposals: make([]meta.Proposal, 0, len(commands)),
-		places: make([]int, 0, len(commands))}
-	for i, c := range commands {
+	b := &batch{answers: make([]meta.Answer, r.Count), proposals: make([]meta.Proposal, 0, r.Count), places: make([]int, 0, r.Count)}
+	for i, c := range r.Commands {
 		if c.Err != nil {
 			b.answers[i] = refused(c.Err)
 			continue
@@ -92,7 +82,7 @@ func (b *batch) merge(answers []meta.Answer) []meta.Answer {
 }
 
 func (s *service) propose(ctx context.Context, r *pb.ProposeRequest) (*pb.ProposeResponse, error) {
-	b, err := translate(r.GetCommands())
+	b, err := newBatch(api.Received(r.GetCommands()))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +92,7 @@ func (s *service) propose(ctx context.Context, r *pb.ProposeRequest) (*pb.Propos
 
 // proposeNative is propose with the messages of the native transport.
 func (s *service) proposeNative(ctx context.Context, r *api.ReceivedRequest) (*api.ProposeResponse, error) {
-	b, err := newBatch(r.Count, r.Commands)
+	b, err := newBatch(r)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +111,7 @@ func (s *service) proposeBatch(ctx context.Context, b *batch) ([]meta.Answer, *p
 }
 
 func (s *service) dryRun(ctx context.Context, r *pb.DryRunRequest) (*pb.DryRunResponse, error) {
-	b, err := translate(r.GetCommands())
+	b, err := newBatch(api.Received(r.GetCommands()))
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (s *session) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	return &conn{Conn: raw, session: s, age: age, found: l}, nil
+	return &conn{Conn: raw, session: s, age: age, found: l, mode: s.modeOf(raw.Conn(), l)}, nil
 }
 
 // closeNow closes a connection without waiting for the network.
@@ -190,6 +190,7 @@ type conn struct {
 	session  *session
 	age      int64
 	found    look
+	mode     pgx.QueryExecMode // how statements are sent
 	wire     *wire
 	used     time.Time // when a statement ended last; zero: never
 	returned bool      // to the pool it was borrowed from, by makeWire
@@ -263,15 +264,19 @@ func noteWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// withMode says how a statement is sent. On a session that is ours alone the server keeps it under a name, with its plan:
-// to plan it takes longer than to execute it. On any other it is described once for each connection and then sent in one
-// message each time, without a name, whatever mode the pool prefers; and where the connection string says that none is kept.
-func (c *conn) withMode(args []driver.NamedValue) []driver.NamedValue {
-	mode := pgx.QueryExecModeCacheDescribe
-	if c.session.source.owned() && !c.found.pooled && c.Conn.Conn().Config().StatementCacheCapacity > 0 {
-		mode = pgx.QueryExecModeCacheStatement
+// modeOf says how statements are sent over a connection. On a session that is ours alone the server keeps them under
+// names, with their plans: to plan one takes longer than to execute it. On any other, and where the connection string says
+// that none is kept, each is described once for each connection and then sent in one message each time, without a name,
+// whatever mode the pool prefers.
+func (s *session) modeOf(c *pgx.Conn, l look) pgx.QueryExecMode {
+	if s.source.owned() && !l.pooled && c.Config().StatementCacheCapacity > 0 { // of a copy, which is made once
+		return pgx.QueryExecModeCacheStatement
 	}
-	return append([]driver.NamedValue{{Value: mode}}, args...)
+	return pgx.QueryExecModeCacheDescribe
+}
+
+func (c *conn) withMode(args []driver.NamedValue) []driver.NamedValue {
+	return append([]driver.NamedValue{{Value: c.mode}}, args...)
 }
 
 // judge draws from an error of the server what it says of connections: a pool's that must not be used again is closed,
