@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"errors"
 	"io"
 	"net"
-	"os"
 	"testing"
 	"time"
 )
@@ -48,17 +46,28 @@ func TestOnTheWay(t *testing.T) {
 				}
 				return
 			}
-			reached, err := server.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer reached.Close()
+			heard := make(chan int, 8)
+			go func() {
+				for {
+					reached, err := server.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer reached.Close()
+						if n, _ := reached.Read(make([]byte, 1)); n > 0 { // none: somebody who looks for whoever had the port before
+							heard <- n
+						}
+					}()
+				}
+			}()
 			if _, err := client.Write([]byte("x")); err != nil {
 				t.Fatal(err)
 			}
-			_ = reached.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) // if it comes, it comes at once
-			if n, err := reached.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%d bytes through a black hole, %v", n, err)
+			select {
+			case n := <-heard:
+				t.Errorf("%d bytes through a black hole", n)
+			case <-time.After(50 * time.Millisecond): // if it comes, it comes at once
 			}
 		})
 	}
