@@ -14,6 +14,7 @@ type verdict struct {
 	ratio       string // empty: a value against a bound
 	rounds      string // the least and the greatest of the rounds, of the ratio or of the value
 	met         bool
+	mixed       bool  // not so in every round
 	err         error // why it cannot be judged
 }
 
@@ -22,16 +23,28 @@ func (v verdict) word() string {
 	switch {
 	case v.err != nil:
 		return "not measured"
+	case v.met && v.mixed:
+		return "met, not in every round"
 	case v.met:
 		return "met"
+	case v.mixed:
+		return "**not met**, but in a round"
 	}
 	return "**not met**"
+}
+
+// judge judges by the median of the rounds.
+func (v *verdict) judge(byRound map[int]float64, met func(float64) bool) {
+	v.met = met(middleOf(byRound))
+	for _, one := range byRound {
+		v.mixed = v.mixed || met(one) != v.met
+	}
 }
 
 // place is where a value was measured.
 type place struct {
 	experiment, series string
-	x                  int
+	x                  int // anyX: where it did most in that round
 	v                  value
 	unit               string
 }
@@ -41,6 +54,8 @@ const (
 	sBestEtcd = "etcd at its better"        // with one connection or with many
 	sBestNode = "nodes on PostgreSQL, best" // racing or with the turnstile
 )
+
+const anyX = 0
 
 var betterOf = map[string][]string{sBestEtcd: {sEtcd, sEtcdMany}, sBestNode: {sRacing, sTurnstile}}
 
@@ -124,8 +139,8 @@ func (r *Results) compare(what, needs string, a, b place, met func(float64) bool
 	}
 	v.seen = show(ma, a.unit) + " against " + show(mb, b.unit)
 	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
-	ratio := middleOf(ratios)
-	v.ratio, v.rounds, v.met = two(ratio), spread(ratios, two), met(ratio)
+	v.ratio, v.rounds = two(middleOf(ratios)), spread(ratios, two)
+	v.judge(ratios, met)
 	return v
 }
 
@@ -136,8 +151,8 @@ func (r *Results) value(what, needs string, p place, met func(float64) bool) ver
 	if v.err = err; err != nil {
 		return v
 	}
-	m := middleOf(byRound)
-	v.seen, v.met = show(m, p.unit), met(m)
+	v.seen = show(middleOf(byRound), p.unit)
+	v.judge(byRound, met)
 	v.rounds = spread(byRound, func(v float64) string { return show(v, p.unit) })
 	return v
 }
@@ -200,7 +215,8 @@ func (r *Results) verdicts() []verdict {
 	out = append(out,
 		r.atMost("API, PostgreSQL, 1024 callers, p99", "≤ a third of etcd's", tail(sAPI, 1024), tail(sBestEtcd, 1024), 1./3),
 		r.atLeast("API, shared requests, 1024 callers", "≥ 6 × etcd", puts(sGathered, 1024), puts(sBestEtcd, 1024), 6),
-		r.atLeast("API against kine, PostgreSQL, 1024 callers", "≥ 10 × kine", puts(sAPI, 1024), puts(sKinePostgres, 1024), 10),
+		r.atLeast("API, PostgreSQL, 1024 callers, against kine with as many", "≥ 10 × kine", puts(sAPI, 1024), puts(sKinePostgres, 1024), 10),
+		r.atLeast("the same, against kine with as many as it does most with", "≥ 10 × kine", puts(sAPI, 1024), puts(sKinePostgres, anyX), 10),
 		r.atMost("API, 1 caller, p50", "≤ etcd's", half(sAPI, 1), half(sBestEtcd, 1), 1),
 		r.atLeast("linearizable reads, API, 256 callers", "≥ 1.2 × etcd", gets(sAPI), gets(sBestEtcd), 1.2),
 		r.atLeast("linearizable reads, API, 256 callers", "≥ 0.8 × the echo", gets(sAPI), gets(sEcho), 0.8),

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headwaterdb/headwater/internal/bench"
@@ -23,6 +24,7 @@ const (
 const (
 	sEtcd         = "etcd"
 	sEtcdMany     = "etcd, 16 connections"
+	sEtcdGarbage  = "etcd, GOGC=400"
 	sKinePostgres = "kine on PostgreSQL"
 	sKineSQLite   = "kine on SQLite"
 	sLibPostgres  = "Headwater library on PostgreSQL"
@@ -45,7 +47,7 @@ const (
 func experiments(callers, nodes, streams []int, peers bool) []experiment {
 	all := []experiment{
 		{"puts", "Writes of 100 bytes", "callers", callers, []series{
-			{sEtcd, etcdLoad("etcd-put", 1)}, {sEtcdMany, etcdLoad("etcd-put", 16)},
+			{sEtcd, etcdLoad("etcd-put", 1)}, {sEtcdMany, etcdLoad("etcd-put", 16)}, {sEtcdGarbage, etcdLoad("etcd-put", 1, "GOGC=400")},
 			{sKinePostgres, kineLoad("etcd-put", true)}, {sKineSQLite, kineLoad("etcd-put", false)},
 			{sLibPostgres, libPostgres("puts", "", 1)}, {sLibSQLite, libSQLite("puts")}, {sAPI, apiPostgres("puts")}, {sGathered, apiPostgres("puts", "--gather", "8")},
 			{sEcho, echo(false)}, {sEchoBeside, echo(true)},
@@ -57,7 +59,7 @@ func experiments(callers, nodes, streams []int, peers bool) []experiment {
 			{sAPI, apiPostgres("gets", "--reads", "linearizable")}, {sEcho, echo(false)},
 		}},
 		{"commits", "Commits of an object with ten slices of random streams", "streams", streams, []series{
-			{sLibPostgres, commits("")},
+			{sLibPostgres, commits},
 		}},
 		{"nodes", "Nodes on one PostgreSQL in one machine, 1024 callers in all", "nodes", nodes, []series{
 			{sRacing, onNodes("")}, {sTurnstile, onNodes("&headwater_turnstile=true")},
@@ -66,7 +68,7 @@ func experiments(callers, nodes, streams []int, peers bool) []experiment {
 			{sLibPostgres, visible},
 		}},
 		{"snapshots", "Commits beside snapshots of the whole state, and starting on it", "streams", streams, []series{
-			{sWithout, commits("-1")}, {sWith, withSnapshots},
+			{sWithout, withoutSnapshots}, {sWith, withSnapshots},
 		}},
 		{"lookups", "Local reads", "streams", streams, []series{{sState, lookUp}}},
 		{"serve", "An idle server", "run", []int{1}, []series{{sServe, idleServe}}},
@@ -82,7 +84,7 @@ func experiments(callers, nodes, streams []int, peers bool) []experiment {
 
 func withoutPeers(all []series) (ours []series) {
 	for _, s := range all {
-		if s.name != sEtcd && s.name != sEtcdMany && s.name != sKinePostgres && s.name != sKineSQLite {
+		if !strings.HasPrefix(s.name, sEtcd) && s.name != sKinePostgres && s.name != sKineSQLite {
 			ours = append(ours, s)
 		}
 	}
@@ -91,14 +93,14 @@ func withoutPeers(all []series) (ours []series) {
 
 type measurement = func(ctx context.Context, e *env, x int) (Figure, error)
 
-func etcdLoad(kind string, connections int) measurement {
+func etcdLoad(kind string, connections int, variables ...string) measurement {
 	return func(ctx context.Context, e *env, x int) (Figure, error) {
 		dir, done, err := e.folder()
 		if err != nil {
 			return Figure{}, err
 		}
 		defer done()
-		p, err := startEtcd(ctx, e.bin.etcd, dir)
+		p, err := startEtcd(ctx, e.bin.etcd, dir, variables...)
 		if err != nil {
 			return Figure{}, err
 		}
@@ -270,20 +272,29 @@ func insertSQLite(ctx context.Context, e *env, x int) (Figure, error) {
 // garbage and, beside snapshots of small ones, over whole ones.
 const longer = 6
 
+// longest is the same for commits beside snapshots of large states: until some have been stored.
+const longest = 40
+
 // commitArgs are ten-slice commits over x streams, each of which has ten slices from the beginning.
-func commitArgs(e *env, x int) []string {
+func commitArgs(e *env, x int, longer time.Duration) []string {
 	return []string{"--work", "commits", "--slices", "10", "--callers", strconv.Itoa(min(512, x)), "--streams", strconv.Itoa(x),
 		"--objects", strconv.Itoa(x), "--duration", (longer * e.time).String()}
 }
 
-func commits(interval string) measurement {
-	return func(ctx context.Context, e *env, x int) (Figure, error) {
-		args := commitArgs(e, x)
-		if interval != "" {
-			args = append(args, "--snapshot-interval", interval)
-		}
-		return onPostgres(ctx, e, "", args...)
+func commits(ctx context.Context, e *env, x int) (Figure, error) {
+	return onPostgres(ctx, e, "", commitArgs(e, x, longer)...)
+}
+
+// untilSnapshots is how much longer than others commits over x streams are measured with and without snapshots.
+func untilSnapshots(x int) time.Duration {
+	if x > 100_000 {
+		return longest
 	}
+	return longer
+}
+
+func withoutSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
+	return onPostgres(ctx, e, "", append(commitArgs(e, x, untilSnapshots(x)), "--snapshot-interval", "-1")...)
 }
 
 // withSnapshots commits while one snapshot after another is made. Then one more is made, for the last one was broken off with
@@ -294,7 +305,7 @@ func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 		return Figure{}, err
 	}
 	defer drop()
-	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots"}, commitArgs(e, x)...)...)
+	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots"}, commitArgs(e, x, untilSnapshots(x))...)...)
 	if err != nil {
 		return f, err
 	}

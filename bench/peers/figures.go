@@ -60,11 +60,20 @@ type Results struct {
 	Figures  []Figure          `json:"figures"`
 }
 
+// surroundings are what figures of two runs must have in common to stand in one page.
+func (r *Results) surroundings() string {
+	m := r.Machine
+	return fmt.Sprintf("%s, %d cores, %s/%s", m.CPU, m.Cores, m.OS, m.Arch)
+}
+
 // keep takes over the figures of the run in a file, but those of the experiments that are to be measured again.
 func (r *Results) keep(path string, again []experiment) error {
 	old, err := readResults(path)
 	if err != nil {
 		return err
+	}
+	if a, b := old.surroundings(), r.surroundings(); a != b {
+		return fmt.Errorf("-keep: the figures in %s are of %s, this is %s", path, a, b)
 	}
 	var kept []string
 	for _, f := range old.Figures {
@@ -75,8 +84,8 @@ func (r *Results) keep(path string, again []experiment) error {
 			kept = append(kept, f.Experiment)
 		}
 	}
-	r.Earlier = append(old.Earlier, fmt.Sprintf("%s: %s, %d rounds of %g s each, headwater %s", strings.Join(kept, ", "), old.Begin, old.Rounds,
-		old.Seconds, old.Versions["headwater"]))
+	r.Earlier = append(old.Earlier, fmt.Sprintf("%s: %s, %d rounds of %g s each, headwater %s, postgresql %s, flags %s", strings.Join(kept, ", "),
+		old.Begin, old.Rounds, old.Seconds, old.Versions["headwater"], old.Versions["postgresql"], old.Flags))
 	r.Quick, r.Machine.Load = r.Quick || old.Quick, max(r.Machine.Load, old.Machine.Load)
 	return nil
 }
@@ -117,10 +126,10 @@ func readResults(path string) (*Results, error) {
 	return r, nil
 }
 
-// at returns the figures of a series at x that are measurements.
+// at returns the figures of a series at x, or at every x, that are measurements.
 func (r *Results) at(experiment, series string, x int) (figures []Figure) {
 	for _, f := range r.Figures {
-		if f.Experiment == experiment && f.Series == series && f.X == x && f.Failed == "" {
+		if f.Experiment == experiment && f.Series == series && (f.X == x || x == anyX) && f.Failed == "" {
 			figures = append(figures, f)
 		}
 	}

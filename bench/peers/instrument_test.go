@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,6 +60,21 @@ func TestRatioIsOfRounds(t *testing.T) {
 	}
 }
 
+// TestRoundsDiffer: where the rounds do not agree the page tells.
+func TestRoundsDiffer(t *testing.T) {
+	t.Parallel()
+	r := results("puts", 1, map[string][]float64{"a": {19, 22, 24}, "b": {10, 10, 10}})
+	p := func(s string) place { return place{"puts", s, 1, rate, "/s"} }
+	for times, want := range map[float64]string{1.9: "met", 2: "met, not in every round", 2.3: "**not met**, but in a round", 2.5: "**not met**"} {
+		if got := r.atLeast("", "", p("a"), p("b"), times).word(); got != want {
+			t.Errorf("1.9, 2.2 and 2.4 for %v: %s, want %s", times, got, want)
+		}
+		if got := r.value("", "", p("a"), above(10*times)).word(); got != want {
+			t.Errorf("19, 22 and 24 for %v: %s, want %s", 10*times, got, want)
+		}
+	}
+}
+
 // TestBestEtcd: each round's better one counts, with its own latencies.
 func TestBestEtcd(t *testing.T) {
 	t.Parallel()
@@ -66,6 +82,17 @@ func TestBestEtcd(t *testing.T) {
 	got, err := r.rounds(place{"puts", sBestEtcd, 64, p50, "ms"})
 	if err != nil || len(got) != 2 || got[1] != 2 || got[2] != 3 {
 		t.Errorf("%v, %v, want 2 and 3 ms", got, err)
+	}
+}
+
+// TestAnyX: the x counts with which it did most in that round.
+func TestAnyX(t *testing.T) {
+	t.Parallel()
+	r := results("puts", 64, map[string][]float64{sKinePostgres: {10, 30}})
+	r.Figures = append(r.Figures, results("puts", 256, map[string][]float64{sKinePostgres: {20, 25}}).Figures...)
+	got, err := r.rounds(place{"puts", sKinePostgres, anyX, rate, "/s"})
+	if err != nil || len(got) != 2 || got[1] != 20 || got[2] != 30 {
+		t.Errorf("%v, %v, want 20 and 30", got, err)
 	}
 }
 
@@ -82,7 +109,8 @@ func TestFailedFiguresDoNotCount(t *testing.T) {
 	}
 }
 
-// TestRoundsAreInterleaved: within a round all series at one x are measured before the next x.
+// TestRoundsAreInterleaved: within a round all series at one x are measured before the next x, and each round begins with
+// another one.
 func TestRoundsAreInterleaved(t *testing.T) {
 	t.Parallel()
 	var order []string
@@ -101,10 +129,10 @@ func TestRoundsAreInterleaved(t *testing.T) {
 		written++
 		return nil
 	})
-	if err != nil || strings.Join(order, " ") != "a1 bad1 a2 bad2 a1 bad1 a2 bad2" || written != 2 {
+	if err != nil || strings.Join(order, " ") != "a1 bad1 a2 bad2 bad1 a1 bad2 a2" || written != 2 {
 		t.Errorf("order %v, written %d times, %v", order, written, err)
 	}
-	if f := e.results.Figures[5]; f.Round != 2 || f.Series != "bad" || f.Failed != "broken" || f.X != 1 {
+	if f := e.results.Figures[4]; f.Round != 2 || f.Series != "bad" || f.Failed != "broken" || f.X != 1 {
 		t.Errorf("figure %+v", f)
 	}
 }
@@ -130,7 +158,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page has no section %q", ex.title)
 		}
 	}
-	for _, want := range []string{"| ≥ 12 × etcd | 5,000/s against 2,000/s | 2.50 | 2.50 to 2.50 | **not met** |", "etcd v3", "3 rounds of 5 s",
+	for _, want := range []string{"| ≥ 12 × etcd | 6,000/s against 2,000/s | 3.00 | 3.00 to 3.00 | **not met** |", "etcd v3", "3 rounds of 5 s",
 		"| an idle server, resident memory | ≤ 40 MiB | 5 MiB |  | 5 MiB to 5 MiB | met |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
@@ -261,6 +289,45 @@ func TestFlags(t *testing.T) {
 		if err := run(t.Context(), o); err == nil {
 			t.Errorf("figures were kept of %q", text)
 		}
+	}
+}
+
+// TestFiguresAreProtected: neither a trial nor figures of another machine come into a page of measurements.
+func TestFiguresAreProtected(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, rawFile)
+	r := results("puts", 1, map[string][]float64{"a": {1, 2}})
+	r.Machine.CPU = "another"
+	if err := r.write(path); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for flag, o := range map[string]options{"-quick": {quick: true}, "-keep": {keep: true}} {
+		o.out, o.callers, o.nodes, o.streams, o.only, o.rounds, o.time = dir, "1", "1", "1", "^serve$", 1, time.Second
+		if err := run(t.Context(), o); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the figures were changed, %v", err)
+	}
+}
+
+// TestFlagsArePrintedForAShell: what the page shows can be copied.
+func TestFlagsArePrintedForAShell(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"-rounds=3", "-only=^(puts|gets)$", "it's", "-time=3s", "a b"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+quoted(text)).Output()
+		if err != nil || string(out) != text {
+			t.Errorf("%s: a shell reads %s: %q, %v", text, quoted(text), out, err)
+		}
+	}
+	if got := quoted("-time=3s"); got != "-time=3s" {
+		t.Errorf("needless quotes: %s", got)
 	}
 }
 

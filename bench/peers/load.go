@@ -219,7 +219,8 @@ func insertsPostgres(ctx context.Context, j job) ([]bench.Caller, func(), error)
 		return nil, nil, err
 	}
 	end := func() { _ = c.Close(context.WithoutCancel(ctx)) }
-	_, err = c.Exec(ctx, "CREATE TABLE probe (idx bigint PRIMARY KEY, payload bytea NOT NULL)")
+	_, err = c.Exec(ctx, "CREATE TABLE probe (idx bigint PRIMARY KEY, payload bytea NOT NULL);"+
+		"ALTER TABLE probe ALTER COLUMN payload SET STORAGE EXTERNAL") // as that of the log: not compressed
 	if err == nil {
 		_, err = c.Prepare(ctx, "insert", "INSERT INTO probe (idx, payload) VALUES ($1, $2)")
 	}

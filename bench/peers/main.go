@@ -25,6 +25,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/headwaterdb/headwater/internal/bench"
 	"github.com/headwaterdb/headwater/internal/dbtest"
@@ -145,6 +146,9 @@ func measureAll(ctx context.Context, o options, all []experiment) (err error) {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
+	if old, err := readResults(filepath.Join(o.out, rawFile)); err == nil && o.quick && !old.Quick {
+		return fmt.Errorf("-quick: %s holds the figures of a measurement, which a trial would replace; give another folder as -out", o.out)
+	}
 	r := &Results{Begin: time.Now().UTC().Format(time.RFC3339), Quick: o.quick, Rounds: o.rounds, Seconds: o.time.Seconds(),
 		Machine: machine, Flags: o.flags()}
 	raw := filepath.Join(o.out, rawFile)
@@ -205,10 +209,20 @@ func (o options) flags() string {
 	var given []string
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name != "out" && f.Name != "dir" {
-			given = append(given, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+			given = append(given, quoted(fmt.Sprintf("-%s=%s", f.Name, f.Value)))
 		}
 	})
 	return strings.Join(given, " ")
+}
+
+// quoted makes one word of a shell of s.
+func quoted(s string) string {
+	if strings.ContainsFunc(s, func(c rune) bool {
+		return !strings.ContainsRune("-=.,_/", c) && !unicode.IsLetter(c) && !unicode.IsDigit(c)
+	}) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
 }
 
 // moduleRoot is the folder of this module: with go run, the one that it runs in.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,6 +34,13 @@ type experiment struct {
 	series []series
 }
 
+// inRound are the series in their order in a round: each round begins with another one, so that none is always the first
+// or always follows the same one. A probe that repeats what a series did then repeats what it did the round before.
+func (ex experiment) inRound(round int) []series {
+	at := (round - 1) * (len(ex.series) + 1) / 3 % len(ex.series)
+	return append(slices.Clone(ex.series[at:]), ex.series[:at]...)
+}
+
 // env is what measurements use. Everything they write is below dir.
 type env struct {
 	bin      binaries
@@ -50,7 +58,7 @@ func (e *env) run(ctx context.Context, experiments []experiment, rounds int, aft
 	for round := 1; round <= rounds; round++ {
 		for _, ex := range experiments {
 			for _, x := range ex.xs {
-				for _, s := range ex.series {
+				for _, s := range ex.inRound(round) {
 					f := e.one(ctx, s, x)
 					if ctx.Err() != nil {
 						return ctx.Err()
@@ -72,7 +80,7 @@ func (e *env) run(ctx context.Context, experiments []experiment, rounds int, aft
 func (e *env) one(ctx context.Context, s series, x int) (f Figure) {
 	syscall.Sync()
 	load := bench.LoadAverage()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute+10*e.time)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute+(longest+10)*e.time)
 	defer cancel()
 	f, err := s.measure(ctx, e, x)
 	if err != nil {

@@ -62,7 +62,7 @@ func head(b *strings.Builder, r *Results) {
 	fmt.Fprintf(b, "- %s\n- load average before the measurements: %.1f at first, then %.1f to %.1f (that of a measurement before is in it)\n",
 		strings.Join(versions, ", "), m.Load, lowest, highest)
 	if r.Flags != "" {
-		fmt.Fprintf(b, "- `make bench-peers BENCHFLAGS='%s'`\n", r.Flags)
+		fmt.Fprintf(b, "- `cd bench/peers && go run . -out ../../docs/benchmarks %s`\n", r.Flags)
 	}
 	if r.Sync > 0 {
 		fmt.Fprintf(b, "- a write of 4 KiB with fdatasync on that disk, alone: %s ms\n", digits(r.Sync))
@@ -86,6 +86,8 @@ func (r *Results) word(v verdict) string {
 		return v.word()
 	case r.Quick:
 		return "not judged: a trial"
+	case r.Disk == "tmpfs" || r.Disk == "ramfs":
+		return "not judged: not a disk"
 	case r.busy():
 		return "not judged: a busy machine"
 	}

@@ -23,8 +23,8 @@ type process struct {
 	log    string // the file with what it said
 }
 
-// launch starts a server whose output goes to a file.
-func launch(dir, path string, args ...string) (*process, error) {
+// launch starts a server whose output goes to a file. env is added to the environment.
+func launch(dir string, env []string, path string, args ...string) (*process, error) {
 	p := &process{exited: make(chan struct{}), log: filepath.Join(dir, filepath.Base(path)+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -32,6 +32,7 @@ func launch(dir, path string, args ...string) (*process, error) {
 	}
 	defer log.Close()
 	p.cmd = exec.Command(path, args...)
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we end it
 	if err := p.cmd.Start(); err != nil {
@@ -95,7 +96,7 @@ func freeAddr() (string, error) {
 }
 
 // startEtcd starts one etcd node with its defaults, which are durable, but for its log and for room enough on the disk.
-func startEtcd(ctx context.Context, bin, dir string) (*process, error) {
+func startEtcd(ctx context.Context, bin, dir string, env ...string) (*process, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func startEtcd(ctx context.Context, bin, dir string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(dir, bin, "--name=one", "--data-dir="+filepath.Join(dir, "data"), "--log-level=error",
+	p, err := launch(dir, env, bin, "--name=one", "--data-dir="+filepath.Join(dir, "data"), "--log-level=error",
 		"--listen-client-urls=http://"+addr, "--advertise-client-urls=http://"+addr, "--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=one=http://"+peer, "--quota-backend-bytes=8589934592")
 	if err != nil {
@@ -125,7 +126,7 @@ func startKine(ctx context.Context, bin, dir, endpoint string) (*process, error)
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(dir, bin, "--listen-address=tcp://"+addr, "--endpoint="+endpoint, "--metrics-bind-address=0", "--datastore-max-idle-connections=1100",
+	p, err := launch(dir, nil, bin, "--listen-address=tcp://"+addr, "--endpoint="+endpoint, "--metrics-bind-address=0", "--datastore-max-idle-connections=1100",
 		"--slow-sql-threshold=0", "--slow-sql-warning-threshold=0")
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func startServe(ctx context.Context, bin, dir, db string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(dir, bin, "serve", "--db", db, "--init", "--listen", addr, "--log-level", "warn", "--log-format", "json")
+	p, err := launch(dir, nil, bin, "serve", "--db", db, "--init", "--listen", addr, "--log-level", "warn", "--log-format", "json")
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ var echoDesc = grpc.ServiceDesc{
 }
 
 func grpcEcho() *grpc.Server {
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.NumStreamWorkers(1024)) // as the project's server has
 	s.RegisterService(&echoDesc, struct{}{})
 	return s
 }
