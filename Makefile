@@ -5,7 +5,7 @@
 # make cases     the field cases of docs/field-cases.md at full size on real servers; takes an hour
 # make mutants   put each small fault of internal/mutants into the code and run the evidence against it; MUTANTS="NAME…" for some
 # make demo      store the whole source tree of Go through the example stream store, with processes killed, and read it back
-# make bench-peers  measure Headwater beside etcd and kine, and write docs/benchmarks/peers.md; BENCHFLAGS=-quick tries the instrument
+# make bench-peers  measure Headwater beside etcd and kine, and write docs/benchmarks/peers.md; BENCHFLAGS='-quick -out /tmp/trial' tries the instrument
 # make build     bin/headwater
 # make generate  the code that is made from api/headwater/v1/headwater.proto (needs protoc and its Go plugins)
 

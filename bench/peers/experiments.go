@@ -272,29 +272,18 @@ func insertSQLite(ctx context.Context, e *env, x int) (Figure, error) {
 // garbage and, beside snapshots of small ones, over whole ones.
 const longer = 6
 
-// longest is the same for commits beside snapshots of large states: until some have been stored.
-const longest = 40
-
 // commitArgs are ten-slice commits over x streams, each of which has ten slices from the beginning.
-func commitArgs(e *env, x int, longer time.Duration) []string {
+func commitArgs(e *env, x int) []string {
 	return []string{"--work", "commits", "--slices", "10", "--callers", strconv.Itoa(min(512, x)), "--streams", strconv.Itoa(x),
 		"--objects", strconv.Itoa(x), "--duration", (longer * e.time).String()}
 }
 
 func commits(ctx context.Context, e *env, x int) (Figure, error) {
-	return onPostgres(ctx, e, "", commitArgs(e, x, longer)...)
-}
-
-// untilSnapshots is how much longer than others commits over x streams are measured with and without snapshots.
-func untilSnapshots(x int) time.Duration {
-	if x > 100_000 {
-		return longest
-	}
-	return longer
+	return onPostgres(ctx, e, "", commitArgs(e, x)...)
 }
 
 func withoutSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
-	return onPostgres(ctx, e, "", append(commitArgs(e, x, untilSnapshots(x)), "--snapshot-interval", "-1")...)
+	return onPostgres(ctx, e, "", append(commitArgs(e, x), "--snapshot-interval", "-1")...)
 }
 
 // withSnapshots commits while one snapshot after another is made. Then one more is made, for the last one was broken off with
@@ -305,7 +294,7 @@ func withSnapshots(ctx context.Context, e *env, x int) (Figure, error) {
 		return Figure{}, err
 	}
 	defer drop()
-	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots"}, commitArgs(e, x, untilSnapshots(x))...)...)
+	f, err := e.bench(ctx, append([]string{"--db", dsn, "--init", "--snapshots"}, commitArgs(e, x)...)...)
 	if err != nil {
 		return f, err
 	}

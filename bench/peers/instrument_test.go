@@ -147,7 +147,8 @@ func TestPages(t *testing.T) {
 			for _, x := range ex.xs {
 				for round := range 3 {
 					r.Figures = append(r.Figures, Figure{Experiment: ex.name, Series: s.name, X: x, Round: round + 1, Rate: float64(1000 * (i + 1)),
-						P50: 1, P99: 2, P999: 3, Extra: map[string]float64{"rows a second": 10, "resident MiB": 5}})
+						P50: 1, P99: 2, P999: 3, Extra: map[string]float64{"rows a second": 10, "resident MiB": 5,
+							"µs of the load": 4, "µs of the rest": 3, "% idle": 30}})
 				}
 			}
 		}
@@ -159,6 +160,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"| ≥ 12 × etcd | 6,000/s against 2,000/s | 3.00 | 3.00 to 3.00 | **not met** |", "etcd v3", "3 rounds of 5 s",
+		"| library, PostgreSQL, 1024 callers | ≥ 12 × etcd | 24,000/s | 83.3 µs | 7 µs | 30 % |",
 		"| an idle server, resident memory | ≤ 40 MiB | 5 MiB |  | 5 MiB to 5 MiB | met |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

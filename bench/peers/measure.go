@@ -80,7 +80,7 @@ func (e *env) run(ctx context.Context, experiments []experiment, rounds int, aft
 func (e *env) one(ctx context.Context, s series, x int) (f Figure) {
 	syscall.Sync()
 	load := bench.LoadAverage()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute+(longest+10)*e.time)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute+10*e.time)
 	defer cancel()
 	f, err := s.measure(ctx, e, x)
 	if err != nil {

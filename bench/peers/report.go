@@ -30,7 +30,8 @@ func pages(r *Results) (page string, plots map[string]string) {
 	head(&b, r)
 	fmt.Fprint(&b, "## The bars\n\nSeen are medians over the rounds; a ratio is the median of the rounds' ratios. \"etcd\" is etcd with one connection or\nwith sixteen, whichever did more in that round. The rounds differ as the last column but one tells.\n\n| what | bar | seen | ratio | rounds | |\n|---|---|---|---|---|---|\n")
 	unmeasured := 0
-	for _, v := range r.verdicts() {
+	verdicts := r.verdicts()
+	for _, v := range verdicts {
 		if v.err != nil {
 			unmeasured++
 			continue
@@ -40,10 +41,24 @@ func pages(r *Results) (page string, plots map[string]string) {
 	if unmeasured > 0 {
 		fmt.Fprintf(&b, "\nBars that were not measured: %d.\n", unmeasured)
 	}
+	distances(&b, r, verdicts)
 	for _, ex := range experiments(nil, nil, nil, true) {
 		section(&b, r, ex, plots)
 	}
 	return b.String(), plots
+}
+
+// distances shows how far away the bars are that were missed and are about operations a second.
+func distances(b *strings.Builder, r *Results, verdicts []verdict) {
+	fmt.Fprintf(b, "\n## How far away\n\nThe %d cores have %s µs of processor time a second. What a missed bar in operations a second leaves of it for one operation if nothing is idle,\n"+
+		"beside what one takes now and how much of the machine is idle. Medians.\n\n| what | bar | needs | which leaves | takes | idle |\n|---|---|---|---|---|---|\n",
+		r.Machine.Cores, grouped(1e6*float64(r.Machine.Cores)))
+	for _, v := range verdicts {
+		if v.err == nil && !v.met && v.needed > 0 {
+			fmt.Fprintf(b, "| %s | %s | %s | %s µs | %s µs | %s %% |\n", v.what, v.needs, show(v.needed, "/s"),
+				digits(1e6*float64(r.Machine.Cores)/v.needed), digits(v.takes), digits(v.idle))
+		}
+	}
 }
 
 func head(b *strings.Builder, r *Results) {
