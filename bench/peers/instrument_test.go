@@ -166,10 +166,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, spoil := range []func(){func() { r.Quick = true }, func() { r.Quick, r.Machine.Load = false, 0.6 }} {
+	for _, spoil := range []func(){func() { r.Quick = true }, func() { r.Quick, r.Machine.Load = false, 0.6 },
+		func() { r.Machine.Load, r.Disk = 0.1, "tmpfs" }} {
 		spoil()
 		if page, _ := pages(r); strings.Contains(page, " met |") || !strings.Contains(page, "| not judged: ") {
-			t.Errorf("quick: %v, load %v: a bar is judged", r.Quick, r.Machine.Load)
+			t.Errorf("quick: %v, load %v, disk %q: a bar is judged", r.Quick, r.Machine.Load, r.Disk)
 		}
 	}
 	if n := strings.Count(page, ".svg)"); n != len(plots) || n < 8 {
