@@ -57,7 +57,7 @@ const (
 	sBestNode = "nodes on PostgreSQL, best" // racing or with the turnstile
 )
 
-const anyX = 0
+const anyX = 0 // as the x of a place: see there
 
 var betterOf = map[string][]string{sBestEtcd: {sEtcd, sEtcdMany}, sBestNode: {sRacing, sTurnstile}}
 
@@ -123,12 +123,13 @@ func (r *Results) ratios(a, b place) (map[int]float64, error) {
 
 // atLeast judges a ≥ times b.
 func (r *Results) atLeast(what, needs string, a, b place, times float64) verdict {
-	v := r.compare(what, needs, a, b, func(ratio float64) bool { return ratio >= times })
+	v := r.compare(what, needs, a, b, above(times))
 	if v.err != nil || a.unit != "/s" {
 		return v
 	}
 	of := func(name string) float64 {
-		m, _ := r.middle(place{a.experiment, a.series, a.x, extra(name), ""}) // there is one, or v.err would say so
+		a.v = extra(name)
+		m, _ := r.middle(a) // there is one, or v.err would say so
 		return m
 	}
 	reference, _ := r.middle(b)
@@ -138,7 +139,7 @@ func (r *Results) atLeast(what, needs string, a, b place, times float64) verdict
 
 // atMost judges a ≤ times b.
 func (r *Results) atMost(what, needs string, a, b place, times float64) verdict {
-	return r.compare(what, needs, a, b, func(ratio float64) bool { return ratio <= times })
+	return r.compare(what, needs, a, b, below(times))
 }
 
 func (r *Results) compare(what, needs string, a, b place, met func(float64) bool) verdict {

@@ -50,14 +50,16 @@ func pages(r *Results) (page string, plots map[string]string) {
 
 // distances shows how far away the bars are that were missed and are about operations a second.
 func distances(b *strings.Builder, r *Results, verdicts []verdict) {
+	missed := slices.DeleteFunc(slices.Clone(verdicts), func(v verdict) bool { return v.err != nil || v.met || v.needed == 0 })
+	if len(missed) == 0 || r.unfit() != "" {
+		return
+	}
+	second := 1e6 * float64(r.Machine.Cores)
 	fmt.Fprintf(b, "\n## How far away\n\nThe %d cores have %s µs of processor time a second. What a missed bar in operations a second leaves of it for one operation if nothing is idle,\n"+
 		"beside what one takes now and how much of the machine is idle. Medians.\n\n| what | bar | needs | which leaves | takes | idle |\n|---|---|---|---|---|---|\n",
-		r.Machine.Cores, grouped(1e6*float64(r.Machine.Cores)))
-	for _, v := range verdicts {
-		if v.err == nil && !v.met && v.needed > 0 {
-			fmt.Fprintf(b, "| %s | %s | %s | %s µs | %s µs | %s %% |\n", v.what, v.needs, show(v.needed, "/s"),
-				digits(1e6*float64(r.Machine.Cores)/v.needed), digits(v.takes), digits(v.idle))
-		}
+		r.Machine.Cores, grouped(second))
+	for _, v := range missed {
+		fmt.Fprintf(b, "| %s | %s | %s | %s µs | %s µs | %s %% |\n", v.what, v.needs, show(v.needed, "/s"), digits(second/v.needed), digits(v.takes), digits(v.idle))
 	}
 }
 
@@ -96,17 +98,23 @@ func (r *Results) busy() bool { return r.Machine.Load > 0.25*float64(r.Machine.C
 
 // word is the verdict in a word, where the run allows one.
 func (r *Results) word(v verdict) string {
-	switch {
-	case v.err != nil:
-		return v.word()
-	case r.Quick:
-		return "not judged: a trial"
-	case r.Disk == "tmpfs" || r.Disk == "ramfs":
-		return "not judged: not a disk"
-	case r.busy():
-		return "not judged: a busy machine"
+	if why := r.unfit(); v.err == nil && why != "" {
+		return "not judged: " + why
 	}
 	return v.word()
+}
+
+// unfit says why no bar is judged by the run; nothing where they are.
+func (r *Results) unfit() string {
+	switch {
+	case r.Quick:
+		return "a trial"
+	case r.Disk == "tmpfs" || r.Disk == "ramfs":
+		return "not a disk"
+	case r.busy():
+		return "a busy machine"
+	}
+	return ""
 }
 
 // loads are the least and the greatest load average before a measurement.
